@@ -1,0 +1,37 @@
+# make demo   the main job on embedded data        make check  linters and types
+# make test   the tests (quick tier)               make slow   the slow tier
+# make bench  speed and memory, as ratios
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: demo test slow check format bench clean
+
+demo: $(READY)
+	$(BIN)/python examples/synthetic_study.py
+
+test: $(READY)
+	$(BIN)/python -m pytest -n auto
+
+slow: $(READY)
+	$(BIN)/python -m pytest -n auto -m slow
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+
+format: $(READY)
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+bench: $(READY)
+	$(BIN)/python -m efattn.bench.conditionals benchmarks/results
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+clean:
+	rm -rf .venv .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -1,0 +1,28 @@
+"""Exponential Family Attention: self-attention whose output is the natural parameter of an exponential family.
+
+Importing the package is cheap: each name below loads its module when it is first used.
+"""
+
+import importlib
+from typing import Any
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "families": "efattn.families",
+    "DataError": "efattn.errors",
+    "EfattnError": "efattn.errors",
+    "ModelFileError": "efattn.errors",
+}
+__all__ = sorted(_HOMES)
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'efattn' has no attribute {name!r}")
+    module = importlib.import_module(_HOMES[name])
+    return module if _HOMES[name] == f"efattn.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -1,0 +1,118 @@
+"""Several real numbers that vary together.
+
+    log p(y) = -|z|^2 / 2 + sum_j b_j - d log(2 pi) / 2,   z = R (y - mu),   R = diag(e^b) U,   precision = R^T R
+
+U is unit lower triangular: row j regresses column j on the columns before it, and e^b_j is the precision that is left.
+f = (mu, b, U below the diagonal, row by row).
+eta = (precision mu, -precision / 2),   t(y) = (y, y y^T),   A = mu^T precision mu / 2 - log det(precision) / 2
+"""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal, final
+
+import torch
+
+from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.dispersion import check_choice, check_whole
+from efattn.families.marginal import average, observed
+from efattn.families.stable import LOG_2_PI, bounded, precisely, unbounded
+from efattn.families.supports import Columns, RealLine
+
+LOG_BOUND = 15.0  # of b: z is squared
+SLOPE_BOUND = 100.0  # of U: its inverse holds products of d - 1 of its entries
+
+
+@final
+@dataclass(frozen=True)
+class MultivariateGaussian(ScipyFamily, ExponentialFamily):
+    """d finite numbers with a full covariance. cdf and quantile are those of each column on its own."""
+
+    columns: int = 2
+    covariance: Literal["learned", "predicted"] = "learned"
+    name: ClassVar[str] = "multivariate_gaussian"
+    scalar: ClassVar[bool] = False
+    discrete = False
+    exposures = ()
+
+    def __post_init__(self) -> None:
+        check_whole("MultivariateGaussian", "columns", self.columns, low=1)
+        check_choice("MultivariateGaussian", "covariance", self.covariance, ("learned", "predicted"))
+
+    @property
+    def shared(self) -> tuple[bool, ...]:
+        d = self.columns
+        return (False,) * d + (self.covariance == "learned",) * (d + d * (d - 1) // 2)
+
+    @property
+    def support(self) -> Columns:
+        return Columns((("MultivariateGaussian", RealLine()),) * self.columns)
+
+    def natural(self, f: torch.Tensor) -> torch.Tensor:
+        mean, b, unit = self._parts(f)
+        root = b.exp().unsqueeze(-1) * unit
+        precision = root.mT @ root  # (..., d, d)
+        weighted = (precision @ mean.unsqueeze(-1)).squeeze(-1)
+        return torch.cat([weighted, -precision.flatten(-2) / 2], -1)
+
+    def statistic(self, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([y, (y.unsqueeze(-1) * y.unsqueeze(-2)).flatten(-2)], -1)
+
+    def log_partition(self, eta: torch.Tensor) -> torch.Tensor:
+        weighted, half = eta[..., : self.columns], eta[..., self.columns :].unflatten(-1, (self.columns, self.columns))
+        root = torch.linalg.cholesky(-half - half.mT)  # of the precision
+        z = torch.linalg.solve_triangular(root, weighted.unsqueeze(-1), upper=False).squeeze(-1)
+        return (z**2).sum(-1) / 2 - root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    def log_base(self, y: torch.Tensor) -> torch.Tensor:
+        return torch.full_like(y[..., 0], -LOG_2_PI * self.columns / 2)
+
+    @precisely
+    def log_prob(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        mean, b, unit = self._parts(f)
+        z = b.exp() * (unit @ (y - mean).unsqueeze(-1)).squeeze(-1)
+        return -(z**2).sum(-1) / 2 + b.sum(-1) - LOG_2_PI * self.columns / 2
+
+    def mean(self, f: torch.Tensor) -> torch.Tensor:
+        return f[..., : self.columns]
+
+    def variance(self, f: torch.Tensor) -> torch.Tensor:
+        return (self._scale(f) ** 2).sum(-1)
+
+    def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+        mean, scale = self.mean(f.detach()), self._scale(f.detach())
+        noise = torch.randn(mean.shape, dtype=f.dtype, device=f.device, generator=generator)
+        return mean + (scale @ noise.unsqueeze(-1)).squeeze(-1)
+
+    def distribution(self, f: torch.Tensor) -> Any:
+        from scipy import stats
+
+        return stats.norm(to_numpy(self.mean(f)), to_numpy(self.variance(f.double()).sqrt()))
+
+    def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        d = self.columns
+        rows, weights = observed(y, weight, columns=d)
+        if not len(rows):
+            return rows.new_zeros(self.size)
+        mean = average(rows, weights)
+        centred = rows - mean
+        covariance = (centred * weights.unsqueeze(-1)).T @ centred / weights.sum()
+        ridge = 1e-10 * (covariance.diagonal() + 1e-2 * (1 + mean**2))
+        scale = torch.linalg.cholesky(covariance + ridge.diag())
+        root = torch.linalg.solve_triangular(scale, torch.eye(d, dtype=rows.dtype, device=rows.device), upper=False)
+        unit = root / root.diagonal().unsqueeze(-1)
+        slopes = unbounded(unit[*torch.tril_indices(d, d, -1)], SLOPE_BOUND)
+        return torch.cat([mean, unbounded(root.diagonal().log(), LOG_BOUND), slopes])
+
+    def _parts(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """mu (..., d), b (..., d) and U (..., d, d)."""
+        d = self.columns
+        unit = torch.eye(d, dtype=f.dtype, device=f.device).repeat(*f.shape[:-1], 1, 1)
+        below = torch.tril_indices(d, d, -1, device=f.device)
+        unit[..., below[0], below[1]] = bounded(f[..., 2 * d :], SLOPE_BOUND)
+        return f[..., :d], bounded(f[..., d : 2 * d], LOG_BOUND), unit
+
+    def _scale(self, f: torch.Tensor) -> torch.Tensor:
+        """R^-1 (..., d, d): the covariance is R^-1 R^-T."""
+        _, b, unit = self._parts(f)
+        eye = torch.eye(self.columns, dtype=f.dtype, device=f.device).expand_as(unit)
+        return torch.linalg.solve_triangular(unit, eye, upper=False, unitriangular=True) * (-b).exp().unsqueeze(-2)

@@ -1,0 +1,110 @@
+"""Several value columns, independent of each other given f.
+
+    log p(y | f) = sum_parts log p(y_part | f_part)
+
+The parts lie side by side in y and in f, in their order.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import ClassVar, final
+
+import torch
+
+from efattn.errors import DataError
+from efattn.families.base import Family
+from efattn.families.categorical import Categorical
+from efattn.families.supports import Columns, ScalarSupport
+
+
+@final
+@dataclass(frozen=True)
+class Product(Family):
+    """y is (..., columns), one column per scalar part and d for a MultivariateGaussian of d."""
+
+    parts: tuple[Family, ...]
+    columns: int = field(init=False, repr=False, compare=False)
+    name: ClassVar[str] = "product"
+    scalar: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        parts = tuple(self.parts) if isinstance(self.parts, tuple | list) else ()
+        if not parts:
+            raise DataError(f"Product: parts must be a tuple of families, not {self.parts!r}.")
+        for part in parts:
+            if not isinstance(part, Family) or isinstance(part, Product | Categorical):
+                raise DataError(
+                    f"Product: a part must be a family of numbers, not {part!r}. "
+                    "Write parts of parts side by side; a category is an item, or Ordinal if it has an order."
+                )
+        object.__setattr__(self, "parts", parts)
+        object.__setattr__(self, "columns", sum(part.columns for part in parts))
+
+    @property
+    def shared(self) -> tuple[bool, ...]:
+        return tuple(flag for part in self.parts for flag in part.shared)
+
+    @property
+    def exposures(self) -> tuple[int, ...]:
+        return tuple(outputs.start + i for part, outputs, _ in self.slices() for i in part.exposures)
+
+    @property
+    def discrete(self) -> bool:
+        """True if every part is; a mixed product is neither a probability nor a density of one kind."""
+        return all(part.discrete for part in self.parts)
+
+    @property
+    def support(self) -> Columns:
+        supports: list[tuple[str, ScalarSupport]] = []
+        for part in self.parts:
+            if isinstance(part.support, Columns):
+                supports.extend(part.support.parts)
+            elif isinstance(part.support, ScalarSupport):
+                supports.append((type(part).__name__, part.support))
+        return Columns(tuple(supports))
+
+    def slices(self) -> Iterator[tuple[Family, slice, slice]]:
+        """Each part with its place in f and its place in y."""
+        output = column = 0
+        for part in self.parts:
+            yield part, slice(output, output + part.size), slice(column, column + part.columns)
+            output, column = output + part.size, column + part.columns
+
+    def log_probs(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Of each part, (..., parts): mask, then sum."""
+        pieces = [part.log_prob(f[..., o], _of(part, y[..., c])) for part, o, c in self.slices()]
+        return torch.stack(torch.broadcast_tensors(*pieces), -1)
+
+    def log_prob(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.log_probs(f, y).sum(-1)
+
+    def mean(self, f: torch.Tensor) -> torch.Tensor:
+        return torch.cat([_to(part, part.mean(f[..., o])) for part, o, _ in self.slices()], -1)
+
+    def variance(self, f: torch.Tensor) -> torch.Tensor:
+        return torch.cat([_to(part, part.variance(f[..., o])) for part, o, _ in self.slices()], -1)
+
+    def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
+        return torch.cat([_to(part, part.sample(f[..., o], generator)) for part, o, _ in self.slices()], -1)
+
+    def cdf(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.cat([_to(part, part.cdf(f[..., o], _of(part, y[..., c]))) for part, o, c in self.slices()], -1)
+
+    def quantile(self, f: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
+        levels = torch.as_tensor(p, dtype=torch.float64, device=f.device)
+        levels = levels.expand(*torch.broadcast_shapes(levels.shape[:-1], f.shape[:-1]), self.columns)
+        quantiles = [part.quantile(f[..., o], _of(part, levels[..., c])) for part, o, c in self.slices()]
+        return torch.cat([_to(part, q) for part, q in zip(self.parts, quantiles, strict=True)], -1)
+
+    def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
+        return torch.cat([part.start(_of(part, y[..., c]), weight) for part, _, c in self.slices()])
+
+
+def _of(part: Family, columns: torch.Tensor) -> torch.Tensor:
+    """The columns (..., part.columns) as the part takes them."""
+    return columns.squeeze(-1) if part.scalar else columns
+
+
+def _to(part: Family, values: torch.Tensor) -> torch.Tensor:
+    """What the part gives as columns (..., part.columns)."""
+    return values.unsqueeze(-1) if part.scalar else values

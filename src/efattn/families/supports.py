@@ -1,0 +1,176 @@
+"""Where the values of a family may lie, and what to tell a user whose value lies elsewhere.
+
+DataError: Poisson values must be whole numbers >= 0; column 'rating' has -1.0 at row 17 (user 'u3').
+If -1 marks a missing value, pass missing=-1.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import final
+
+import numpy as np
+import torch
+
+from efattn.errors import DataError
+
+
+class Support(ABC):
+    """A set of values."""
+
+    @abstractmethod
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        """True where y lies inside, elementwise. NaN lies outside."""
+
+    @abstractmethod
+    def check(
+        self, title: str, y: torch.Tensor | np.ndarray, column: str | Sequence[str], label: Callable[[int], str]
+    ) -> None:
+        """Raise a DataError for the first value that is neither inside nor NaN."""
+
+
+class ScalarSupport(Support):
+    """A set of numbers."""
+
+    @property
+    @abstractmethod
+    def words(self) -> str:
+        """The set in words."""
+
+    @property
+    @abstractmethod
+    def inside(self) -> float:
+        """Some value inside, to stand where one is missing."""
+
+    @abstractmethod
+    def remedy(self, value: float) -> str:
+        """What to do about a finite value outside."""
+
+    @final
+    def check(
+        self, title: str, y: torch.Tensor | np.ndarray, column: str | Sequence[str], label: Callable[[int], str]
+    ) -> None:
+        values = _array(y).reshape(-1)
+        outside = np.flatnonzero(~self.contains(values) & (values == values))
+        if not outside.size:
+            return
+        row, value = int(outside[0]), values[outside[0]].item()
+        remedy = self.remedy(value) if np.isfinite(value) else "Infinity is not a value: make it missing or mend it."
+        where = f"column {(column if isinstance(column, str) else column[0])!r}"
+        raise DataError(f"{title} values must be {self.words}; {where} has {value!r} at {label(row)}. {remedy}")
+
+
+@final
+@dataclass(frozen=True)
+class RealLine(ScalarSupport):
+    words = "finite numbers"
+    inside = 0.0
+
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        return np.isfinite(_array(y))
+
+    def remedy(self, value: float) -> str:
+        return "Make it missing or mend it."
+
+
+@final
+@dataclass(frozen=True)
+class PositiveReals(ScalarSupport):
+    words = "finite numbers > 0"
+    inside = 1.0
+
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        values = _array(y)
+        return np.isfinite(values) & (values > 0)
+
+    def remedy(self, value: float) -> str:
+        other = "'poisson' (counts) or 'gaussian'" if value == 0 else "'gaussian'"
+        return f"{_if_a_code(value)} Otherwise choose a family that has it: {other}."
+
+
+@final
+@dataclass(frozen=True)
+class UnitInterval(ScalarSupport):
+    words = "numbers between 0 and 1, both excluded"
+    inside = 0.5
+
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        values = _array(y)
+        return (values > 0) & (values < 1)
+
+    def remedy(self, value: float) -> str:
+        if value in (0, 1):
+            return (
+                "The interval is open: with n rows, (y * (n - 1) + 0.5) / n moves the ends inside; "
+                "family='bernoulli' is for values that are all 0 or 1."
+            )
+        return f"{_if_a_code(value)} Divide percentages by 100; otherwise choose family='gaussian'."
+
+
+@final
+@dataclass(frozen=True)
+class WholeNumbers(ScalarSupport):
+    """low, low + 1, ..., high; without end where high is None."""
+
+    low: int = 0
+    high: int | None = None
+
+    @property
+    def words(self) -> str:
+        return f"whole numbers {f'>= {self.low}' if self.high is None else f'from {self.low} to {self.high}'}"
+
+    @property
+    def inside(self) -> float:
+        return float(self.low)
+
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        values = _array(y)
+        inside = np.isfinite(values) & (np.floor(values) == values) & (values >= self.low)
+        return inside if self.high is None else inside & (values <= self.high)
+
+    def remedy(self, value: float) -> str:
+        if value != int(value):
+            return "Values with a fraction want family='gaussian' (any number) or 'gamma' (numbers > 0)."
+        if self.high is not None and value > self.high:
+            return f"{_if_a_code(value)} Otherwise give the family a larger range."
+        return _if_a_code(value)
+
+
+@final
+@dataclass(frozen=True)
+class Columns(Support):
+    """Several columns side by side: for each the title of its family and its support. y is (..., columns)."""
+
+    parts: tuple[tuple[str, ScalarSupport], ...]
+
+    @property
+    def inside(self) -> tuple[float, ...]:
+        """Some value inside, for each column."""
+        return tuple(support.inside for _, support in self.parts)
+
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        values = _array(y)
+        return np.stack([support.contains(values[..., j]) for j, (_, support) in enumerate(self.parts)], axis=-1)
+
+    def check(
+        self, title: str, y: torch.Tensor | np.ndarray, column: str | Sequence[str], label: Callable[[int], str]
+    ) -> None:
+        values = _array(y)
+        if values.ndim == 0 or values.shape[-1] != len(self.parts):
+            raise DataError(f"{title} covers {len(self.parts)} value columns; the values have shape {values.shape}.")
+        many = len(self.parts) > 1
+        for j, (part, support) in enumerate(self.parts):
+            name = column[j] if not isinstance(column, str) else f"{column}[{j}]" if many else column
+            support.check(part, values[..., j], name, label)
+
+
+def _if_a_code(value: float) -> str:
+    return f"If {value:g} marks a missing value, pass missing={value:g}."
+
+
+def _array(y: torch.Tensor | np.ndarray) -> np.ndarray:
+    if isinstance(y, torch.Tensor):
+        y = y.detach().cpu()
+        return (y.double() if y.is_floating_point() else y.long()).numpy()
+    values = np.asarray(y)
+    return values.astype(np.int64) if values.dtype == bool else values
