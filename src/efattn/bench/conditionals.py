@@ -1,0 +1,87 @@
+"""The exact conditionals: fast against literal, and against one ordinary pass of the same stack with nothing masked.
+
+Forward and backward of a two-layer stack (width 32, two heads) over batches of about 1,600 observations, one thread.
+"""
+
+import json
+import platform
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from efattn import __version__
+from efattn.bench.measure import Work, fastest, peak_bytes
+from efattn.network import Context, Sight, Stack
+from efattn.network.conditionals import literal
+
+LENGTHS = (12, 24, 50, 100, 200)
+CONTEXTS: tuple[Context, ...] = ("others", "past")
+
+
+def works(context: Context, length: int, seed: int = 0) -> dict[str, Work]:
+    torch.manual_seed(seed)
+    batch = 1600 // length
+    stack = Stack(32, layers=2, heads=2)
+    content, masked = torch.randn(2, batch, length, 32)
+    sight = Sight.of(context, torch.ones(batch, length, dtype=torch.bool), length)
+    return {
+        "fast": lambda: stack(content, masked, sight).square().mean().backward(),
+        "literal": lambda: stack(content, masked, sight, path=literal).square().mean().backward(),
+        "ordinary": lambda: stack.ordinary(content, sight.content()).square().mean().backward(),
+    }
+
+
+def record(context: Context, length: int, repeats: int) -> dict[str, Any]:
+    todo = works(context, length)
+    seconds = fastest(todo, repeats)
+    peak = {name: peak_bytes(work) for name, work in todo.items()}
+    return {
+        "context": context,
+        "length": length,
+        "groups": 1600 // length,
+        "seconds": {name: round(value, 6) for name, value in seconds.items()},
+        "peak_bytes": peak,
+        "literal_over_fast": round(seconds["literal"] / seconds["fast"], 2),
+        "fast_over_ordinary": round(seconds["fast"] / seconds["ordinary"], 2),
+        "literal_over_fast_memory": round(peak["literal"] / peak["fast"], 2),
+    }
+
+
+def run(repeats: int = 15) -> dict[str, Any]:
+    """All lengths and contexts; prints a row as soon as it is known."""
+    torch.set_num_threads(1)
+    print(f"{'':14}{'milliseconds':>30}{'peak MiB':>18}{'ratios':>36}")
+    print(f"{'context':8}{'length':>6}{'fast':>10}{'literal':>10}{'ordinary':>10}{'fast':>9}{'literal':>9}", end="")
+    print(f"{'literal/fast':>14}{'fast/ordinary':>15}{'memory':>9}", flush=True)
+    records = []
+    for context in CONTEXTS:
+        for length in LENGTHS:
+            found = record(context, length, repeats)
+            records.append(found)
+            times = "".join(f"{found['seconds'][name] * 1e3:10.1f}" for name in ("fast", "literal", "ordinary"))
+            peaks = "".join(f"{found['peak_bytes'][name] / 2**20:9.1f}" for name in ("fast", "literal"))
+            ratios = f"{found['literal_over_fast']:13.1f}x{found['fast_over_ordinary']:14.1f}x"
+            print(f"{context:8}{length:6}{times}{peaks}{ratios}{found['literal_over_fast_memory']:8.1f}x", flush=True)
+    about = {
+        "version": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "repeats": repeats,
+    }
+    return {"about": about | {"threads": 1, "layers": 2, "width": 32, "heads": 2, "seed": 0}, "records": records}
+
+
+def main(folder: Path) -> None:
+    found = run()
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / "conditionals.json"
+    beside = path.with_suffix(".json.part")
+    beside.write_text(json.dumps(found, indent=1) + "\n")
+    beside.replace(path)
+    print(f"written to {path}")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "benchmarks/results"))

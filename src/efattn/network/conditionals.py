@@ -1,0 +1,204 @@
+"""The conditionals of every target: row i of the sequence (c_1, .., m_i, .., c_J), for all i at once.
+
+    literal      builds every sequence: the definition, O(I^3)
+    two_streams  content and masked rows side by side; exact where content never sees the target: `past`, or one layer
+    folded       `others`, two layers, nothing non-linear between: a few I x I products per pair of heads
+    formed       `others`, any stack: the first layer by swapping one column, the last for one row only; the copies
+                 between are formed for a chunk of targets at a time and formed again in the backward pass
+
+All give the same numbers and the same gradients. The stack chooses.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from efattn.network.attention import Attention
+from efattn.network.fold import look_at_swapped
+from efattn.network.rank_one import Swap, swap
+from efattn.network.sight import Sight
+from efattn.network.stack import Block, Inputs, Noise, Stack
+
+
+def literal(stack: Stack, given: Inputs) -> Tensor:
+    """One copy of the group per target, its slot replaced by its masked form; row i of copy i is the answer."""
+    sight = given.sight
+    slot = sight.slot_columns()[..., None]  # (batch, target, context, 1)
+    x = torch.where(slot, given.masked[:, :, None], given.content[:, None])  # (batch, target, context, width)
+    x = _through_copies(stack.layers, x, sight, given.noise, given.weights)
+    return _own_rows(x, sight.slots)
+
+
+def two_streams(stack: Stack, given: Inputs) -> Tensor:
+    """An ordinary pass over [content; masked]: content looks at content, a masked row at content and at itself."""
+    sight, size = given.sight, given.content.shape[1]
+    rows, masked_rows = sight.streams()
+    visible = torch.cat((rows, masked_rows), 1)
+    x = torch.cat((given.content, given.masked), 1)  # (batch, context + target, width)
+    for block, noise in zip(stack.layers, given.noise, strict=True):
+        h, seen, noise = block.enter(x), visible, _stacked(noise, sight)
+        looking = h
+        if block is stack.blocks[-1]:  # content has nobody left to look at it
+            x, looking, seen, noise = x[:, size:], h[:, size:], masked_rows, _tail(noise, size)
+        weights = _list_if(given.weights)
+        x = block.leave(x, block.attention(looking, h, seen, weights), noise)
+        if given.weights is not None and weights:
+            given.weights.append(_with_own(weights[0][..., -given.masked.shape[1] :, :], size, sight))
+    return x
+
+
+def folded(stack: Stack, given: Inputs) -> Tensor:
+    """Two layers: the second's keys and the first's output matrix go into the query, the values come after
+    averaging."""
+    (one, two), sight = stack.layers, given.sight
+    row, swapped = _first_layer(one, given)
+    plain = given.content if one.residual else torch.zeros_like(given.content)
+    if one.attention.output.bias is not None:
+        plain = plain + one.attention.output.bias
+    out = one.attention.output.weight.unflatten(1, (one.attention.heads, one.attention.size))  # (width, head, size)
+
+    layer = two.attention
+    fold, constant = _fold_keys(layer, row)  # (batch, head2, target, width), (batch, head2, target, 1)
+    g = torch.einsum("bgid,dhs->bhgis", fold, out)
+    own = (fold * row[:, None]).sum(-1, keepdim=True)  # the target's own slot holds its row
+    if layer.kind == "linear":  # a softmax does not see the constant
+        own, fold, plain = own + constant, torch.cat((fold, constant), -1), F.pad(plain, (0, 1), value=1.0)
+    visible = sight.targets()
+    visible = torch.cat((visible, torch.full_like(visible[..., :1], sight.own)), -1)
+    mixed, mean, p = look_at_swapped(swapped, g, fold, plain, own, visible, layer.average)
+    mean = mean[..., : stack.width] + p[..., -1:] * row[:, None] + torch.einsum("bhgis,dhs->bgid", mixed, out)
+    return two.leave(row, _apply_values(layer, mean, p), _at_slots(given.noise[1], sight))
+
+
+def formed(stack: Stack, given: Inputs) -> Tensor:
+    """First layer by swapping, middle layers on the copies of a chunk of targets, last layer for one row of each
+    copy."""
+    (first, *middle, last), sight = stack.layers, given.sight
+    row, swapped = _first_layer(first, given)
+
+    def chunk(start: int, stop: int) -> tuple[Tensor, ...]:
+        some = slice(start, stop)
+        here = sight.at(sight.slots[:, some])
+        weights = _list_if(given.weights)
+        attended = first.attention.output(swapped.form(some))
+        x = first.leave(given.content[:, None], attended, _per_copy(given.noise[0]))
+        x = torch.where(here.slot_columns()[..., None], row[:, some, None], x)  # (batch, target, context, width)
+        x = _through_copies(middle, x, here, given.noise[1:-1], weights)
+        out = _one_row(last, x, here, _at_slots(given.noise[-1], here), weights)
+        return (out, *(weights or ()))
+
+    step, total = _targets_per_chunk(stack, given.content), given.masked.shape[1]
+    spans = [(start, min(start + step, total)) for start in range(0, total, step)]
+    again = len(spans) > 1 and torch.is_grad_enabled()
+    parts = [
+        checkpoint(chunk, *s, use_reentrant=False, preserve_rng_state=False) if again else chunk(*s) for s in spans
+    ]
+    out, *weights = zip(*parts, strict=True)
+    if given.weights is not None:
+        given.weights.extend(torch.cat(pieces, 2) for pieces in weights)
+    return torch.cat(out, 1)
+
+
+def _first_layer(block: Block, given: Inputs) -> tuple[Tensor, Swap]:
+    """Row i of copy i after the first layer (batch, target, width), and the other rows as a swap."""
+    size = given.content.shape[1]
+    q, k, v = block.attention.parts(block.enter(torch.cat((given.content, given.masked), 1)))
+    weights = _list_if(given.weights)
+    attended = block.attention.look(q[:, :, size:], k, v, given.sight.streams()[1], weights)
+    if given.weights is not None and weights:
+        given.weights.append(_with_own(weights[0], size, given.sight))
+    row = block.leave(given.masked, attended, _at_slots(given.noise[0], given.sight))
+    return row, swap(block.attention, (q, k, v), given.sight)
+
+
+def _through_copies(
+    blocks: list[Block], x: Tensor, sight: Sight, noise: list[Noise], weights: list[Tensor] | None
+) -> Tensor:
+    """Whole layers on copies (batch, target, context, width)."""
+    visible = sight.copies()
+    for block, drawn in zip(blocks, noise, strict=True):
+        looked = _list_if(weights)
+        h = block.enter(x)
+        x = block.leave(x, block.attention(h, h, visible, looked), _per_copy(drawn))
+        if weights is not None and looked:
+            weights.append(_own_rows(looked[0].transpose(2, 3), sight.slots).transpose(1, 2))
+    return x
+
+
+def _one_row(block: Block, x: Tensor, sight: Sight, noise: Noise, weights: list[Tensor] | None) -> Tensor:
+    """Row i of copy i through a block: x (batch, target, context, width) -> (batch, target, width)"""
+    seen = _own_rows(sight.copies().expand(*x.shape[:3], -1), sight.slots)  # (batch, target, context)
+    h = block.enter(x)
+    fold, constant = _fold_keys(block.attention, _own_rows(h, sight.slots))
+    score = torch.einsum("bgid,bijd->bgij", fold, h) + constant
+    p = block.attention.weigh(score, seen[:, None])
+    if weights is not None:
+        weights.append(p)
+    mean = torch.einsum("bgij,bijd->bgid", p, h)
+    return block.leave(_own_rows(x, sight.slots), _apply_values(block.attention, mean, p), noise)
+
+
+def _fold_keys(layer: Attention, rows: Tensor) -> tuple[Tensor, Tensor]:
+    """W_K^T q_i (batch, head, target, width) and q_i . b_K (batch, head, target, 1)"""
+    (wq, bq), (wk, bk) = layer.matrix(0), layer.matrix(1)
+    q = torch.einsum("bid,gsd->bgis", rows, wq)
+    q = (q if bq is None else q + bq[:, None]) * layer.factor
+    constant = torch.zeros_like(q[..., :1]) if bk is None else torch.einsum("bgis,gs->bgi", q, bk)[..., None]
+    return torch.einsum("bgis,gsd->bgid", q, wk), constant
+
+
+def _apply_values(layer: Attention, mean: Tensor, p: Tensor) -> Tensor:
+    """W_O (W_V mean + b_V sum_j p_ij): mean (batch, head, target, width), p (batch, head, target, context)"""
+    weight, bias = layer.matrix(2)
+    value = torch.einsum("bgid,gsd->bgis", mean, weight)
+    if bias is not None:
+        value = value + p.sum(-1, keepdim=True) * bias[:, None]
+    return layer.merge(value)
+
+
+def _targets_per_chunk(stack: Stack, content: Tensor) -> int:
+    """How many targets' copies fit into the stack's memory setting, counting what the backward pass keeps of them."""
+    batch, size, width = content.shape
+    block = stack.layers[0]
+    inner = 0 if block.feed_forward is None else stack.feed_forward
+    per_layer = 8 * width + 2 * inner + (4 * width if block.norm else 0)
+    looked = 3 * block.attention.heads * size if block.attention.kind == "linear" else 0
+    floats = batch * size * (len(stack.blocks) * (per_layer + looked) + 4 * width)
+    return max(1, stack.memory // (floats * content.element_size()))
+
+
+def _own_rows(x: Tensor, slots: Tensor) -> Tensor:
+    """(batch, target, context, ...) -> (batch, target, ...): row i of copy i"""
+    index = slots.reshape(*slots.shape, *[1] * (x.dim() - 2)).expand(*slots.shape, 1, *x.shape[3:])
+    return x.gather(2, index).squeeze(2)
+
+
+def _with_own(p: Tensor, size: int, sight: Sight) -> Tensor:
+    """Weights (batch, head, target, context + target) -> (batch, head, target, context), the own one in the own
+    slot."""
+    own = p[..., size:].diagonal(dim1=-2, dim2=-1)[..., None]
+    return torch.where(sight.slot_columns()[:, None], own, p[..., :size])
+
+
+def _list_if(weights: list[Tensor] | None) -> list[Tensor] | None:
+    return None if weights is None else []
+
+
+def _per_copy(noise: Noise) -> Noise:
+    return None if noise is None else (noise[0][:, None], noise[1][:, None])
+
+
+def _at_slots(noise: Noise, sight: Sight) -> Noise:
+    return None if noise is None else (sight.at_slots(noise[0]), sight.at_slots(noise[1]))
+
+
+def _tail(noise: Noise, size: int) -> Noise:
+    return None if noise is None else (noise[0][:, size:], noise[1][:, size:])
+
+
+def _stacked(noise: Noise, sight: Sight) -> Noise:
+    if noise is None:
+        return None
+    first, second = (torch.cat((x, sight.at_slots(x)), 1) for x in noise)
+    return first, second

@@ -1,0 +1,187 @@
+"""From observations to vectors: each position's content, and its masked form.
+
+    content_j = mix( known parts of j, target part of j ) + p_j          masked_i = mix( known parts of i, MASK ) + p_i
+
+What is known of a position (its item where values are the target, its attributes, its lag) stands in both; only the
+target gives way to a learned MASK vector. A missing value is embedded as MASK, so its content is its masked form.
+"""
+
+from collections.abc import Iterable, Sequence
+from itertools import pairwise
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+def mlp(sizes: Sequence[int], *, bias: bool = True) -> nn.Sequential:
+    """Linear layers of the given sizes with ReLU between them."""
+    layers: list[nn.Module] = []
+    for before, after in pairwise(sizes):
+        layers += [nn.Linear(before, after, bias=bias), nn.ReLU()]
+    return nn.Sequential(*layers[:-1])
+
+
+@final
+class ItemVectors(nn.Module):
+    """One vector per item, one for an unknown item, and one for MASK: rows 0 .. D-1, D and D+1. Several tables side
+    by side give an item several vectors (the paper's centre and context embeddings)."""
+
+    def __init__(self, items: int, width: int, tables: int = 1) -> None:
+        super().__init__()
+        self.items, self.width = items, width * tables
+        self.vectors = nn.Embedding(items + 2, self.width)
+
+    def forward(self, item: Tensor) -> Tensor:
+        return self.vectors(item)
+
+    def masked(self) -> Tensor:
+        return self.vectors.weight[self.items + 1]
+
+
+class ValueVectors(nn.Module):
+    """What every embedding of values does: value, observed (..., columns) -> (..., width), and its MASK vector."""
+
+    width: int
+
+    def forward(self, value: Tensor, observed: Tensor) -> Tensor:
+        raise TypeError("ValueVectors is abstract: use Identity, PerValue or ValueMLP")
+
+    def masked(self) -> Tensor:
+        raise TypeError("ValueVectors is abstract: use Identity, PerValue or ValueMLP")
+
+
+@final
+class Identity(ValueVectors):
+    """The values themselves, 0 for MASK."""
+
+    def __init__(self, columns: int = 1) -> None:
+        super().__init__()
+        self.width = columns
+        self.register_buffer("zeros", torch.zeros(columns), persistent=False)
+
+    def forward(self, value: Tensor, observed: Tensor) -> Tensor:
+        return value * observed
+
+    def masked(self) -> Tensor:
+        return self.get_buffer("zeros")
+
+
+@final
+class PerValue(ValueVectors):
+    """A learned vector per distinct value of each column, summed over columns; another value gets its neighbour's."""
+
+    def __init__(self, values: Sequence[Iterable[float]], width: int) -> None:
+        super().__init__()
+        self.width = width
+        for column, known in enumerate(values):
+            self.register_buffer(f"values_{column}", torch.tensor(sorted(set(known)), dtype=torch.float64))
+        self.tables = nn.ModuleList(
+            nn.Embedding(len(set(known)) + 1, width) for known in values
+        )  # the last row is MASK
+
+    def forward(self, value: Tensor, observed: Tensor) -> Tensor:
+        out = []
+        for column, table in enumerate(self.tables):
+            known = self.get_buffer(f"values_{column}")
+            between = (known[1:] + known[:-1]) / 2
+            index = torch.bucketize(value[..., column].to(known.dtype).contiguous(), between)
+            out.append(table(torch.where(observed[..., column], index, len(known))))
+        return torch.stack(out).sum(0)
+
+    def masked(self) -> Tensor:
+        return torch.stack([table.weight[-1] for table in self.tables if isinstance(table, nn.Embedding)]).sum(0)
+
+
+@final
+class ValueMLP(ValueVectors):
+    """An MLP of the values, and a learned vector for MASK. Of several columns, it is also told which are observed."""
+
+    def __init__(self, columns: int, hidden: int, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.net = mlp((columns if columns == 1 else 2 * columns, hidden, width))
+        self.mask = nn.Parameter(torch.randn(width) / width**0.5)
+
+    def forward(self, value: Tensor, observed: Tensor) -> Tensor:
+        x = value * observed
+        x = x if x.shape[-1] == 1 else torch.cat((x, observed.to(x.dtype)), -1)
+        return torch.where(observed.any(-1, keepdim=True), self.net(x), self.mask)
+
+    def masked(self) -> Tensor:
+        return self.mask
+
+
+@final
+class AttributeVectors(nn.Module):
+    """An MLP of the attributes, which it standardises by what `fit` saw. Places never seen before are as good as
+    any."""
+
+    def __init__(self, sizes: Sequence[int]) -> None:
+        super().__init__()
+        self.width = sizes[-1]
+        self.net = mlp(sizes)
+        self.register_buffer("centre", torch.zeros(sizes[0]))
+        self.register_buffer("scale", torch.ones(sizes[0]))
+
+    def fit(self, attributes: Tensor) -> None:
+        """attributes (any, attributes): take their means and standard deviations as the units of the MLP."""
+        self.get_buffer("centre").copy_(attributes.mean(0))
+        spread = attributes.std(0, correction=0)
+        self.get_buffer("scale").copy_(torch.where(spread > 0, spread, 1.0))
+
+    def forward(self, attributes: Tensor) -> Tensor:
+        return self.net((attributes - self.get_buffer("centre")) / self.get_buffer("scale"))
+
+
+@final
+class Embedding(nn.Module):
+    """Content (batch, context, width) and masked forms (batch, length, width) of one term.
+
+    target: ItemVectors (an item term) or ValueVectors (a value term); known: what else is concatenated, in this
+    order: item, attributes, lag. `mix` (sizes without the first) puts an MLP behind the concatenation. Positions from
+    `positions` on share the last vector.
+    """
+
+    def __init__(
+        self,
+        target: ItemVectors | ValueVectors,
+        *,
+        item: ItemVectors | None = None,
+        attributes: AttributeVectors | None = None,
+        lag: nn.Embedding | None = None,
+        mix: Sequence[int] = (),
+        positions: int = 0,
+    ) -> None:
+        super().__init__()
+        self.target, self.item, self.attributes, self.lag = target, item, attributes, lag
+        joined = target.width + sum(part.width for part in (item, attributes) if part is not None)
+        joined += 0 if lag is None else lag.embedding_dim
+        self.mix = mlp((joined, *mix)) if mix else None
+        self.width = mix[-1] if mix else joined
+        self.positions = nn.Embedding(positions, self.width) if positions else None
+
+    def forward(
+        self,
+        length: int,
+        *,
+        item: Tensor | None = None,
+        value: Tensor | None = None,
+        observed: Tensor | None = None,
+        attributes: Tensor | None = None,
+        lag: Tensor | None = None,
+        position: Tensor | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """All (batch, context, ...), of which the first `length` positions can be targets."""
+        given = ((self.item, item), (self.attributes, attributes), (self.lag, lag))
+        known = [part(x) for part, x in given if part is not None]
+        shown = self.target(item) if isinstance(self.target, ItemVectors) else self.target(value, observed)
+        hidden = self.target.masked().to(shown.dtype).expand(shown.shape[0], length, -1)
+        content, masked = torch.cat((*known, shown), -1), torch.cat((*(x[:, :length] for x in known), hidden), -1)
+        if self.mix is not None:
+            content, masked = self.mix(content), self.mix(masked)
+        if self.positions is not None and position is not None:
+            place = F.embedding(position.clamp_max(self.positions.num_embeddings - 1), self.positions.weight)
+            content, masked = content + place, masked + place[:, :length]
+        return content, masked

@@ -1,0 +1,170 @@
+"""The second of two layers, looking at rows out_ij that are never formed.
+
+    p_i. = weigh_j( fold_i . plain_j + sum_h g_ih . out_ijh )
+    mean_i = sum_j p_ij plain_j,     mixed_ih = sum_j p_ij out_ijh
+
+With out_ij = keep_ij total_j - drop_ij old_i + add_ij new_i (rank_one.py) both sums over out_ij are products of I x I
+arrays. The gradient of a score has the form of `mixed` and the gradient of `mixed` that of a score, so the backward
+pass is the same two sums again. It takes a few groups at a time in two scratch arrays, and keeps nothing but p and
+what rank_one.py keeps: on a CPU most of the time would otherwise go into fresh memory.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from efattn.network.rank_one import Star, Swap
+
+WORKING = 2**20  # bytes of a scratch array: small enough to stay in cache
+
+
+def look_at_swapped(
+    swap: Swap, g: Tensor, fold: Tensor, plain: Tensor, own: Tensor, visible: Tensor, average: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """g (batch, head, head2, target, size), fold (batch, head2, target, width), plain (batch, row, width), own (batch,
+    head2, target, 1) the score of a target's own slot, visible (batch, target, row + 1), the own slot's last.
+
+    Gives mixed (as g), mean (as fold) and the weights p (batch, head2, target, row + 1).
+    """
+    star = (None, None) if swap.star is None else (swap.star.target, swap.star.valid)
+    pairs = (swap.keep, swap.drop, swap.add, swap.total, swap.rest, swap.old, swap.new)
+    return _Fold.apply(visible, *star, average, *pairs, g, fold, plain, own)
+
+
+class _Pairs:
+    """out_ij of some groups, through the two sums over it. s: (group, any, target, row); t: (group, head, any,
+    target, size)."""
+
+    def __init__(self, star: Star | None, scratch: Tensor, *parts: Tensor) -> None:
+        self.star, self.scratch = star, scratch
+        self.keep, self.drop, self.add, self.total, self.rest, self.old, self.new = (x[:, :, None] for x in parts)
+
+    def room(self, which: int, t: Tensor, last: int) -> Tensor:
+        shape = (*t.shape[:-1], last)
+        return self.scratch[which, : torch.Size(shape).numel()].view(shape)
+
+    def along(self, t: Tensor) -> Tensor:
+        """t_i . total_j, with rest_j at the star: (group, head, any, target, row), in scratch 0"""
+        x = self.room(0, t, self.keep.shape[-1])
+        torch.matmul(t.flatten(2, 3), self.total[:, :, 0].mT, out=x.flatten(2, 3))
+        if self.star is not None:
+            self.star.put(x, (self.star.rows(t) * self.rest).sum(-1).unsqueeze(-2))
+        return x
+
+    def ends(self, t: Tensor) -> tuple[Tensor, Tensor]:
+        """t_i . old_i and t_i . new_i: (group, head, any, target, 1)"""
+        y = self.room(1, t, t.shape[-1])
+        old, new = (torch.mul(t, x, out=y).sum(-1, keepdim=True) for x in (self.old, self.new))
+        return old, new
+
+    def dot(self, x: Tensor, old: Tensor, new: Tensor) -> Tensor:
+        """sum_head t_i . out_ij, from along(t) and ends(t): (group, any, target, row)"""
+        y = self.room(1, x, x.shape[-1])
+        return torch.mul(x, self.keep, out=y).addcmul_(self.drop, old, value=-1).addcmul_(self.add, new).sum(1)
+
+    def times(self, s: Tensor, factor: Tensor, like: Tensor, dim: int) -> Tensor:
+        """sum over `dim` of s_ij factor: factor (group, head, any or 1, target, row or 1)"""
+        return torch.mul(s[:, None], factor, out=self.room(1, like, s.shape[-1])).sum(dim, keepdim=dim == -1)
+
+    def kept(self, s: Tensor, like: Tensor) -> tuple[Tensor, Tensor | None]:
+        """s_ij keep_ij without the star, in scratch 1, and at it (group, head, any, row, 1)"""
+        kept = torch.mul(s[:, None], self.keep, out=self.room(1, like, s.shape[-1]))
+        if self.star is None:
+            return kept, None
+        at_star = self.star.pick(kept)
+        self.star.put(kept, torch.zeros_like(at_star))
+        return kept, at_star.mT
+
+    def mixed(self, kept: Tensor, at_star: Tensor | None, dropped: Tensor, added: Tensor) -> Tensor:
+        """sum_j s_ij out_ij, from kept(s) and the sums of s times drop and add: (group, head, any, target, size)"""
+        out = (kept.flatten(2, 3) @ self.total[:, :, 0]).unflatten(2, kept.shape[2:4])
+        out.addcmul_(dropped, self.old, value=-1).addcmul_(added, self.new)
+        if self.star is not None and at_star is not None:
+            self.star.add_rows(out, at_star * self.rest)
+        return out
+
+
+class _Fold(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, visible: Tensor, target: Tensor | None, valid: Tensor | None, average: bool, *xs: Tensor
+    ) -> Any:
+        *_, g, fold, plain, own = xs
+        star = None if target is None else Star(target, valid)
+        mixed, mean = torch.empty_like(g), torch.empty_like(fold)
+        p = fold.new_empty(*fold.shape[:-1], plain.shape[1] + 1)
+        for some, pairs in _spans(star, xs, 1):
+            t = g[some]
+            score = pairs.dot(pairs.along(t), *pairs.ends(t)).add_(fold[some] @ plain[some, None].mT)
+            q = _weigh(torch.cat((score, own[some]), -1), visible[some, None], star is not None, average)
+            s = q[..., :-1]
+            p[some], mean[some] = q, s @ plain[some, None]
+            dropped, added = (pairs.times(s, x, t, -1) for x in (pairs.drop, pairs.add))
+            mixed[some] = pairs.mixed(*pairs.kept(s, t), dropped, added)
+        ctx.save_for_backward(visible, target, valid, p, *xs)
+        ctx.average = average
+        return mixed, mean, p
+
+    @staticmethod
+    def backward(ctx: Any, d_mixed: Tensor, d_mean: Tensor, d_p: Tensor) -> Any:
+        visible, target, valid, p, *xs = ctx.saved_tensors
+        star = None if target is None else Star(target, valid)
+        grads = [torch.empty_like(x) for x in xs]
+        for some, pairs in _spans(star, xs, 2):
+            g, fold, plain = (x[some] for x in xs[7:10])
+            t = torch.cat((g, d_mixed[some]), 2)
+            x, (old, new) = pairs.along(t), pairs.ends(t)
+            half = slice(g.shape[2], None)
+            above = d_p[some].clone()
+            above[..., :-1] += pairs.dot(x[:, :, half], old[:, :, half], new[:, :, half])
+            above[..., :-1] += d_mean[some] @ plain[:, None].mT
+            d_score = _weigh_back(above, p[some], visible[some, None], star is not None, ctx.average)
+            s = torch.cat((d_score[..., :-1], p[some][..., :-1]), 1)  # along t: of the score, and of the mixture
+            around = torch.cat((fold, d_mean[some]), 1)
+            parts = (*_pairs_back(pairs, s, t, x, old, new), s[:, : g.shape[2]] @ plain[:, None])
+            parts = (*parts, s.flatten(1, 2).mT @ around.flatten(1, 2), d_score[..., -1:])
+            for whole, part in zip(grads, parts, strict=True):
+                whole[some] = part
+        return None, None, None, None, *grads
+
+
+def _pairs_back(pairs: _Pairs, s: Tensor, t: Tensor, x: Tensor, old: Tensor, new: Tensor) -> tuple[Tensor, ...]:
+    """Gradients of sum_any s_ij (t_i . out_ij) in keep, drop, add, total, rest, old, new and in the first half of t."""
+    d_keep, d_drop, d_add = pairs.times(s, x, t, 2), pairs.times(s, old.neg_(), t, 2), pairs.times(s, new, t, 2)
+    dropped, added = pairs.times(s, pairs.drop, t, -1), pairs.times(s, pairs.add, t, -1)
+    kept, at_star = pairs.kept(s, t)
+    d_total = kept.flatten(2, 3).mT @ t.flatten(2, 3)
+    half = slice(0, t.shape[2] // 2)
+    star = None if at_star is None else at_star[:, :, half]
+    d_g = pairs.mixed(kept[:, :, half], star, dropped[:, :, half], added[:, :, half])
+    d_rest = torch.zeros_like(d_total)
+    if pairs.star is not None and at_star is not None:
+        d_rest = (at_star * pairs.star.rows(t)).sum(2)
+    return d_keep, d_drop, d_add, d_total, d_rest, -(dropped * t).sum(2), (added * t).sum(2), d_g
+
+
+def _weigh(score: Tensor, visible: Tensor, softmax: bool, average: bool) -> Tensor:
+    if softmax:
+        return score.masked_fill_(~visible, torch.finfo(score.dtype).min).softmax(-1).masked_fill_(~visible, 0)
+    score = score.masked_fill_(~visible, 0)
+    return score.div_(visible.sum(-1, keepdim=True).clamp_min(1)) if average else score
+
+
+def _weigh_back(d_p: Tensor, p: Tensor, visible: Tensor, softmax: bool, average: bool) -> Tensor:
+    if softmax:
+        return (d_p - (d_p * p).sum(-1, keepdim=True)).mul_(p)
+    d_p = d_p.masked_fill_(~visible, 0)
+    return d_p.div_(visible.sum(-1, keepdim=True).clamp_min(1)) if average else d_p
+
+
+def _spans(star: Star | None, xs: Any, times: int) -> Iterator[tuple[slice, _Pairs]]:
+    """Some groups at a time: their slice and their pairs, which share the scratch for `times` as many rows as g has."""
+    *pairs, g, _, plain, _ = xs
+    size = times * g[:1].numel() // g.shape[-1] * max(plain.shape[1], g.shape[-1])
+    step = min(max(1, WORKING // (size * g.element_size())), g.shape[0])
+    scratch = g.new_empty(2, step * size)
+    for start in range(0, g.shape[0], step):
+        some = slice(start, start + step)
+        yield some, _Pairs(None if star is None else star.part(some), scratch, *(x[some] for x in pairs))

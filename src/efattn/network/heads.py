@@ -1,0 +1,81 @@
+"""From a target's row to the numbers its family asks for.
+
+    f = bias + ( read-off: scale * the last entries of h | linear: W h | tied: item vectors . h | mlp(h) )
+
+Outputs that the family marks as shared (a learned variance, a cut-point) are bias only. `start` puts the marginal fit
+into the bias and silences the rest, so that training begins where a model without context ends.
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from efattn.network.embeddings import ItemVectors, mlp
+
+
+@final
+class ReadOff(nn.Module):
+    """The last `outputs` entries, times a constant."""
+
+    def __init__(self, outputs: int, scale: float = 1.0) -> None:
+        super().__init__()
+        self.outputs, self.scale = outputs, scale
+
+    def forward(self, h: Tensor) -> Tensor:
+        return h[..., -self.outputs :] * self.scale
+
+
+@final
+class Tied(nn.Module):
+    """Inner products with the vectors of the items that the embedding uses."""
+
+    def __init__(self, vectors: ItemVectors) -> None:
+        super().__init__()
+        self.vectors = vectors
+
+    def forward(self, h: Tensor) -> Tensor:
+        return F.linear(h, self.vectors.vectors.weight[: self.vectors.items])
+
+
+def perceptron(width: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
+    """hidden = (): one linear map. The bias of the last layer is the head's."""
+    body = mlp((width, *hidden)) if hidden else nn.Sequential()
+    return nn.Sequential(*body, *([nn.ReLU()] if hidden else []), nn.Linear((width, *hidden)[-1], outputs, bias=False))
+
+
+@final
+class Head(nn.Module):
+    """`body` gives the outputs that vary from row to row; shared (size,) says which do not. Without `bias`, only
+    those that do not vary have one."""
+
+    def __init__(self, body: nn.Module, shared: Sequence[bool], *, bias: bool = True) -> None:
+        super().__init__()
+        self.body, self.size = body, len(shared)
+        self.bias = nn.Parameter(torch.zeros(self.size)) if bias or any(shared) else None
+        self.varying: Tensor | None
+        self.biased: Tensor | None
+        varying = torch.tensor([i for i, fixed in enumerate(shared) if not fixed]) if any(shared) else None
+        self.register_buffer("varying", varying, persistent=False)
+        self.register_buffer("biased", None if bias else torch.tensor(shared), persistent=False)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """(..., width) -> (..., size)"""
+        x = self.body(h)
+        if self.varying is not None:
+            x = x.new_zeros(*x.shape[:-1], self.size).index_copy(-1, self.varying, x)
+        if self.bias is None:
+            return x
+        return x + (self.bias if self.biased is None else self.bias * self.biased)
+
+    @torch.no_grad()
+    def start(self, f: Tensor) -> None:
+        """Give f (size,) for every row, as far as there is a bias for it."""
+        if self.bias is None:
+            return
+        self.bias.copy_(f if self.biased is None else f * self.biased)
+        last = self.body[-1] if isinstance(self.body, nn.Sequential) else None
+        if self.biased is None and isinstance(last, nn.Linear):
+            last.weight.zero_()

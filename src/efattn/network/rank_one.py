@@ -1,0 +1,223 @@
+"""Attention with one column swapped, for every column at once.
+
+In the sequence of target i, the first layer's row j differs from the unmasked pass in one column: content i gives way
+to its masked form. With a_jk = exp(q_j . k_k), N_j = sum_k a_jk v_k, Z_j = sum_k a_jk, and a'_ji, v'_i for the masked
+form,
+
+    out_ij = (N_j - a_ji v_i + a'_ji v'_i) / (Z_j - a_ji + a'_ji)                              (linear: the numerator)
+
+Z_j - a_ji cancels where row j looks mainly at i, and only its largest entry can. So each row is kept in two pieces,
+its largest entry (the star) and the rest, each with a maximum of its own: leaving out the star leaves the rest,
+untouched by any subtraction, and leaving out another entry leaves at least the star, so that nothing cancels. The
+maxima are of content scores only; a masked score far above them wins by a bounded exponential.
+
+The backward pass is written out: it needs four I x I arrays per head where recording every step would keep a dozen.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from efattn.network.attention import Attention
+from efattn.network.sight import Sight
+
+FLOOR = -1e30  # stands for the maximum of nothing
+
+
+@dataclass(frozen=True)
+class Star:
+    """Where the largest entry of each row stands among the targets, (batch, head, 1, row), and whether it does at all
+    (valid; None: always). Arrays of pairs may have one more dimension between head and target."""
+
+    target: Tensor
+    valid: Tensor | None
+
+    def pick(self, x: Tensor) -> Tensor:
+        """(batch, head, .., target, row) -> (batch, head, .., 1, row), 0 where the star is no target"""
+        found = x.gather(-2, _widen(self.target, x))
+        return found if self.valid is None else found * _widen(self.valid, x)
+
+    def put(self, x: Tensor, values: Tensor) -> None:
+        """Write values (batch, head, .., 1, row) into x (batch, head, .., target, row)."""
+        index = _widen(self.target, x)
+        if self.valid is not None:
+            values = torch.where(_widen(self.valid, x), values, x.gather(-2, index))
+        x.scatter_(-2, index, values)
+
+    def rows(self, x: Tensor) -> Tensor:
+        """(batch, head, .., target, size) -> (batch, head, .., row, size): the target at each row's star"""
+        index = _widen(self.target, x).mT  # (batch, head, .., row, 1)
+        first = torch.arange(index.shape[:-2].numel(), device=x.device) * x.shape[-2]
+        index = index.squeeze(-1) + first.view(*index.shape[:-2], 1)
+        found = x.reshape(-1, x.shape[-1]).index_select(0, index.flatten()).view(*index.shape, -1)
+        return found if self.valid is None else found * _widen(self.valid, x).mT
+
+    def add_rows(self, x: Tensor, values: Tensor) -> None:
+        """Add values (batch, head, .., row, size) into x (batch, head, .., target, size)."""
+        values = values if self.valid is None else values * _widen(self.valid, x).mT
+        x.scatter_add_(-2, _widen(self.target, x).mT.expand(values.shape), values)
+
+    def part(self, some: slice) -> "Star":
+        return Star(self.target[some], None if self.valid is None else self.valid[some])
+
+
+def _widen(y: Tensor, x: Tensor) -> Tensor:
+    return y if x.dim() == 4 else y[:, :, None].expand(-1, -1, x.shape[2], -1, -1)
+
+
+@dataclass(frozen=True)
+class Swap:
+    """out_ij = keep_ij total_j - drop_ij old_i + add_ij new_i, with rest_j in place of total_j at the star of row j.
+
+    keep, drop, add: (batch, head, target, row); total, rest: (batch, head, row, size); old, new: (batch, head,
+    target, size)
+    """
+
+    keep: Tensor
+    drop: Tensor
+    add: Tensor
+    total: Tensor
+    rest: Tensor
+    star: Star | None
+    old: Tensor
+    new: Tensor
+
+    def form(self, some: slice) -> Tensor:
+        """out_ij itself for some targets: (batch, target, row, width)"""
+        keep, drop, add = (c[:, :, some, :, None] for c in (self.keep, self.drop, self.add))
+        total = self.total[:, :, None]
+        if self.star is not None:
+            here = torch.arange(self.keep.shape[2], device=keep.device)[some, None]
+            star = self.star.target == here
+            star = star if self.star.valid is None else star & self.star.valid
+            total = torch.where(star[..., None], self.rest[:, :, None], total)
+        out = keep * total - drop * self.old[:, :, some, None] + add * self.new[:, :, some, None]
+        return out.permute(0, 2, 3, 1, 4).flatten(-2)
+
+
+def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], sight: Sight) -> Swap:
+    """parts: queries, keys and values of [content; masked], (batch, head, context + target, size)."""
+    size = sight.seen.shape[1]
+    (q, _), (k, k_new), (v, new) = (x.split((size, x.shape[2] - size), 2) for x in parts)
+    visible = sight.content().mT[:, None]  # (batch, 1, column, row or 1)
+    onto = sight.onto_slots()
+    onto = None if onto is None else onto[:, None]
+    old = _at(v, sight.slots, sight.leading)
+    if layer.kind == "softmax":
+        found = _SoftmaxSwap.apply(q, k, v, k_new, visible, onto, sight.slots, sight.leading)
+        keep, drop, add, total, rest, target, valid = found
+        return Swap(keep, drop, add, total, rest, Star(target, valid), old, new)
+    keep, drop, add, total = _linear(q, k, v, k_new, visible, onto, sight.slots, layer.average)
+    return Swap(keep, drop, add, total, total, None, old, new)
+
+
+def _at(x: Tensor, slots: Tensor, leading: bool) -> Tensor:
+    """(batch, head, column, any) -> (batch, head, target, any)"""
+    return x[:, :, : slots.shape[1]] if leading else x.gather(2, _index(slots, x))
+
+
+def _index(slots: Tensor, like: Tensor) -> Tensor:
+    return slots[:, None, :, None].expand(-1, like.shape[1], -1, like.shape[-1])
+
+
+class _SoftmaxSwap(torch.autograd.Function):
+    """(q, k, v, k') -> keep, drop, add, total, rest, and where each row's largest entry stands."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        k_new: Tensor,
+        visible: Tensor,
+        onto: Tensor | None,
+        slots: Tensor,
+        leading: bool,
+    ) -> tuple[Tensor | None, ...]:
+        s = (k @ q.mT).masked_fill_(~visible, -torch.inf)  # (batch, head, column, row)
+        top, where = s.max(-2, keepdim=True)  # (batch, head, 1, row)
+        s.scatter_(-2, where, -torch.inf)
+        second = s.amax(-2, keepdim=True)
+        gap = torch.where(second > -torch.inf, (second - top).exp(), 0.0)
+        one = (top > -torch.inf).to(s.dtype)
+        top, second = top.clamp_min(FLOOR), second.clamp_min(FLOOR)
+        a = s.sub_(second).exp_()  # without the star, by its own maximum
+        size_rest, rest = a.sum(-2, keepdim=True), a.mT @ v
+        size_all = gap * size_rest + one
+        total = gap.mT * rest + one.mT * v.gather(2, where.mT.expand(rest.shape))
+
+        star = _as_target(where, slots, leading, a.shape[-2])
+        drop = _at(a, slots, leading) * gap  # a_ji by the row's maximum, 0 at the star
+        keep = size_all - drop
+        star.put(keep, size_rest)
+        t = k_new @ q.mT
+        if onto is not None:
+            t.masked_fill_(~onto, -torch.inf)
+        t_star = t.gather(-2, star.target)
+        star.put(t.sub_(top), t_star - second)
+        add = t.clamp_max_(80.0 if t.dtype == torch.float32 else 600.0).exp_()
+        keep.add_(add).reciprocal_().nan_to_num_(posinf=0.0)  # nothing in sight: the zero vector
+        drop.mul_(keep)
+        add.mul_(keep)
+        ctx.save_for_backward(q, k, v, k_new, a, gap, one, where, star.target, star.valid, slots, keep, drop, add)
+        ctx.leading = leading
+        ctx.mark_non_differentiable(*(x for x in (star.target, star.valid) if x is not None))
+        return keep, drop, add, total, rest, star.target, star.valid
+
+    @staticmethod
+    def backward(
+        ctx: Any, d_keep: Tensor, d_drop: Tensor, d_add: Tensor, d_total: Tensor, d_rest: Tensor, *_: Any
+    ) -> Any:
+        q, k, v, k_new, a, gap, one, where, target, valid, slots, keep, drop, add = ctx.saved_tensors
+        star = Star(target, valid)
+        # keep = 1 / (left + b), drop = a keep, add = b keep
+        e = d_keep * keep
+        e.addcmul_(d_drop, drop).addcmul_(d_add, add)
+        d_t = add * (d_add - e)
+        d_a_left = (d_drop + e).mul_(keep)  # through drop, and through left = size_all - a
+        d_left = e.mul_(keep).neg_()
+        at_star = star.pick(d_left)
+        d_all = d_left.sum(-2, keepdim=True) - at_star
+        d_size = at_star + gap * d_all
+        d_rest = d_rest + gap.mT * d_total
+        wide = where.mT.expand(d_total.shape)
+        d_star = (d_all + (d_total * v.gather(2, wide)).sum(-1).unsqueeze(-2)).mul_(one)
+        d_s = (v @ d_rest.mT).add_(d_size)
+        if ctx.leading:
+            d_s[:, :, : slots.shape[1]] += d_a_left.mul_(gap)
+        else:
+            d_s.scatter_add_(-2, _index(slots, a), d_a_left.mul_(gap))
+        d_s.mul_(a).scatter_(-2, where, d_star)
+        d_v = a @ d_rest
+        d_v.scatter_add_(2, wide, one.mT * d_total)
+        return d_s.mT @ k + d_t.mT @ k_new, d_s @ q, d_v, d_t @ q, None, None, None, None
+
+
+def _as_target(where: Tensor, slots: Tensor, leading: bool, size: int) -> Star:
+    """where: each row's star as a column, (batch, head, 1, row)"""
+    n = slots.shape[1]
+    if leading and n == size:
+        return Star(where, None)
+    order = torch.arange(n, device=slots.device).expand(slots.shape)
+    target = slots.new_full((slots.shape[0], size), n).scatter_(1, slots, order)  # (batch, column)
+    target = target[:, None, None].expand(-1, where.shape[1], 1, -1).gather(-1, where)
+    return Star(target.clamp_max(n - 1), target < n)
+
+
+def _linear(
+    q: Tensor, k: Tensor, v: Tensor, k_new: Tensor, visible: Tensor, onto: Tensor | None, slots: Tensor, average: bool
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    s = (k @ q.mT).masked_fill(~visible, 0)
+    t = k_new @ q.mT
+    t = t if onto is None else t.masked_fill(~onto, 0)
+    pick = _index(slots, s)
+    drop, total = s.gather(-2, pick), s.mT @ v
+    keep = torch.ones_like(drop)
+    if average:
+        visible = visible.expand(*visible.shape[:2], *s.shape[-2:]).int()
+        count = visible.sum(-2, keepdim=True) - visible.gather(-2, pick[:, :1]) + (1 if onto is None else onto.int())
+        keep = keep / count.clamp_min(1)
+    return keep, drop * keep, t * keep, total

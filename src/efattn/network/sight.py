@@ -1,0 +1,103 @@
+"""Who may look at whom.
+
+The sequence for target i is (c_1, .., m_i, .., c_J): its own slot holds its masked form, all others their content.
+`past`: position i looks at current positions up to itself and at lagged ones; lagged ones look at lagged ones only.
+`others`: everything looks at everything. A pair mask narrows either; a hidden position is looked at by nobody, except
+that the masked form of a target stands in its slot of its own copy in any case.
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+Context = Literal["past", "others"]
+
+
+@dataclass(frozen=True)
+class Sight:
+    """seen (batch, context): which content can be looked at at all; slots (batch, target): where each target stands;
+    allowed (batch or 1, context, context): which row may look at which column, None for all; own: rows see themselves;
+    causal: content never looks at a target that looks at it; leading: the targets are the first columns, in order."""
+
+    seen: Tensor
+    slots: Tensor
+    allowed: Tensor | None
+    own: bool = True
+    causal: bool = False
+    leading: bool = False
+
+    @classmethod
+    def of(
+        cls, context: Context, exists: Tensor, length: int, *, pairs: Tensor | None = None, own: bool = True
+    ) -> "Sight":
+        """exists (batch, context), its first `length` columns the current group; pairs (batch, context, context)."""
+        batch, size = exists.shape
+        here = torch.arange(size, device=exists.device)
+        allowed = pairs
+        if context == "past":
+            causal = (here <= here[:, None]) & (here[:, None] < length) | (here >= length)  # (context, context)
+            allowed = causal[None] if pairs is None else causal & pairs
+        if allowed is not None or not own:
+            eye = torch.eye(size, dtype=torch.bool, device=exists.device)
+            base = torch.ones_like(eye)[None] if allowed is None else allowed
+            allowed = base | eye if own else base & ~eye
+        return cls(exists, here[:length].expand(batch, length), allowed, own, context == "past", True)
+
+    def at(self, slots: Tensor) -> "Sight":
+        """The same, for other targets."""
+        return replace(self, slots=slots, leading=False)
+
+    def at_slots(self, x: Tensor) -> Tensor:
+        """(batch, context, width) -> (batch, target, width)"""
+        return x.gather(1, self.slots[..., None].expand(-1, -1, x.shape[-1]))
+
+    def content(self) -> Tensor:
+        """(batch, row or 1, column): what each row sees when nothing is masked."""
+        seen = self.seen[:, None]
+        return seen if self.allowed is None else seen & self.allowed
+
+    def slot_columns(self) -> Tensor:
+        """(batch, target, context): true at each target's own slot."""
+        return self.slots[..., None] == torch.arange(self.seen.shape[1], device=self.slots.device)
+
+    def from_slots(self) -> Tensor:
+        """(batch, target, context): what a target's row may look at, by `allowed` alone."""
+        batch, size = self.seen.shape
+        shape = (batch, self.slots.shape[1], size)
+        if self.allowed is None:
+            return torch.ones(shape, dtype=torch.bool, device=self.seen.device)
+        return self.allowed.expand(batch, -1, -1).gather(1, self.slots[..., None].expand(shape))
+
+    def onto_slots(self) -> Tensor | None:
+        """(batch, target, context): which rows may look at a target's slot, by `allowed` alone; None for all."""
+        if self.allowed is None:
+            return None
+        batch, size = self.seen.shape
+        index = self.slots[..., None].expand(batch, -1, size)
+        return self.allowed.mT.expand(batch, -1, -1).gather(1, index)
+
+    def targets(self) -> Tensor:
+        """(batch, target, context): the content that a target's masked row sees; never its own."""
+        return self.from_slots() & self.seen[:, None] & ~self.slot_columns()
+
+    def streams(self) -> tuple[Tensor, Tensor]:
+        """Visibility for [content; masked] stacked: of the content rows and of the masked rows, over both as
+        columns."""
+        batch, n = self.slots.shape
+        size = self.seen.shape[1]
+        content = self.content().expand(batch, size, size)
+        content = torch.cat((content, content.new_zeros(batch, size, n)), -1)
+        own = torch.eye(n, dtype=torch.bool, device=self.seen.device).expand(batch, n, n) & self.own
+        return content, torch.cat((self.targets(), own), -1)
+
+    def copies(self) -> Tensor:
+        """(batch, target, row or 1, column): the sequence of each target, its slot in sight of whoever may look at
+        it."""
+        seen = (self.seen[:, None] | self.slot_columns())[:, :, None]
+        return seen if self.allowed is None else seen & self.allowed[:, None]
+
+    def without(self, hidden: Tensor) -> "Sight":
+        """Hide the same part of the context, (batch, context), from all targets of a group."""
+        return replace(self, seen=self.seen & ~hidden)

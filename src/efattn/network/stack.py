@@ -1,0 +1,155 @@
+"""The stack of attention layers, and the choice of the cheapest exact way through it.
+
+    block:  x + attention(x), then x + feed_forward(x); layer normalisation before (pre), after (post) or nowhere
+
+Dropout acts on the embeddings and on what a layer adds, with one mask per position shared by all copies of a group,
+so that every way to the conditionals draws the same network. Context dropout hides the same random positions from all
+targets.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast, final
+
+import torch
+from torch import Tensor, nn
+
+from efattn.network.attention import Attention, Kind, Scale
+from efattn.network.embeddings import mlp
+from efattn.network.sight import Sight
+
+Norm = Literal["pre", "post"]
+Noise = tuple[Tensor, Tensor] | None  # factors (batch, context, width) for what attention and feed-forward add
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """content (batch, context, width), masked (batch, target, width), who sees whom, the noise of each layer, and a
+    list for the attention weights if they are asked for."""
+
+    content: Tensor
+    masked: Tensor
+    sight: Sight
+    noise: list[Noise]
+    weights: list[Tensor] | None = None
+
+
+@final
+class Block(nn.Module):
+    """One layer: attention, then (where feed_forward > 0) a feed-forward block of that width."""
+
+    def __init__(
+        self, width: int, heads: int, feed_forward: int, norm: Norm | None, residual: bool, **options: Any
+    ) -> None:
+        super().__init__()
+        self.attention = Attention(width, heads, **options)
+        self.residual, self.norm = residual, norm
+        self.norms = nn.ModuleList(nn.LayerNorm(width) for _ in range(1 + bool(feed_forward)) if norm)
+        self.feed_forward = mlp((width, feed_forward, width)) if feed_forward else None
+
+    @property
+    def affine(self) -> bool:
+        """Whether what the block does after its attention is affine, so that a later layer can be folded into it."""
+        return self.feed_forward is None and self.norm is None
+
+    def enter(self, x: Tensor) -> Tensor:
+        return self.norms[0](x) if self.norm == "pre" else x
+
+    def leave(self, x: Tensor, attended: Tensor, noise: Noise = None) -> Tensor:
+        first, second = noise or (None, None)
+        x = self._add(x, attended, first)
+        if self.norm == "post":
+            x = self.norms[0](x)
+        if self.feed_forward is not None:
+            x = self._add(x, self.feed_forward(self.norms[1](x) if self.norm == "pre" else x), second)
+            if self.norm == "post":
+                x = self.norms[1](x)
+        return x
+
+    def _add(self, x: Tensor, change: Tensor, noise: Tensor | None) -> Tensor:
+        change = change if noise is None else change * noise
+        return x + change if self.residual else change
+
+
+@final
+class Stack(nn.Module):
+    """`layers` blocks. Called with content (batch, context, width) and the masked forms of the targets (batch, target,
+    width), it gives row i of the sequence of target i after the last layer, (batch, target, width).
+
+    `memory` bounds, in bytes, what one chunk of targets may hold where the copies have to be formed.
+    """
+
+    def __init__(
+        self,
+        width: int,
+        layers: int = 2,
+        heads: int = 2,
+        *,
+        feed_forward: int = 0,
+        norm: Norm | None = None,
+        residual: bool = True,
+        dropout: float = 0.0,
+        context_dropout: float = 0.0,
+        kind: Kind = "softmax",
+        scale: Scale = "head",
+        own: bool = True,
+        average: bool = False,
+        bias: bool = True,
+        memory: int = 2**28,
+    ) -> None:
+        super().__init__()
+        options: dict[str, Any] = {"kind": kind, "scale": scale, "own": own, "average": average, "bias": bias}
+        self.blocks = nn.ModuleList(Block(width, heads, feed_forward, norm, residual, **options) for _ in range(layers))
+        self.final = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
+        self.width, self.feed_forward, self.own, self.memory = width, feed_forward, own, memory
+        self.dropout, self.context_dropout = dropout, context_dropout
+
+    @property
+    def layers(self) -> list[Block]:
+        return cast(list[Block], list(self.blocks))
+
+    def forward(
+        self,
+        content: Tensor,
+        masked: Tensor,
+        sight: Sight,
+        *,
+        path: "Path | None" = None,
+        weights: list[Tensor] | None = None,
+    ) -> Tensor:
+        """`path` forces one of the functions of efattn.network.conditionals; a list given as `weights` receives one
+        tensor (batch, head, target, context) per layer, each target's own slot standing for its masked form."""
+        if self.training and self.context_dropout:
+            sight = sight.without(torch.rand(sight.seen.shape, device=content.device) < self.context_dropout)
+        noise: list[Noise] = [None] * len(self.blocks)
+        if self.training and self.dropout:
+            first, *rest = self.draw(content, 2 * len(self.blocks) + 1)
+            noise = list(zip(rest[::2], rest[1::2], strict=True))
+            content, masked = content * first, masked * sight.at_slots(first)
+        inputs = Inputs(content, masked, sight, noise, weights)
+        path = path or self.choose(inputs)
+        return self.final(path(self, inputs))
+
+    def draw(self, like: Tensor, number: int) -> list[Tensor]:
+        keep = 1 - self.dropout
+        return [torch.empty_like(like).bernoulli_(keep).div_(keep) for _ in range(number)]
+
+    def choose(self, inputs: Inputs) -> "Path":
+        """The cheapest exact path."""
+        from efattn.network import conditionals
+
+        if inputs.sight.causal or len(self.blocks) == 1:
+            return conditionals.two_streams
+        if len(self.blocks) == 2 and self.layers[0].affine and inputs.noise[0] is None and inputs.weights is None:
+            return conditionals.folded
+        return conditionals.formed
+
+    def ordinary(self, x: Tensor, visible: Tensor) -> Tensor:
+        """One plain pass, nothing masked: x (batch, context, width), visible (batch, row or 1, column)."""
+        for block in self.layers:
+            h = block.enter(x)
+            x = block.leave(x, block.attention(h, h, visible))
+        return self.final(x)
+
+
+Path = Callable[[Stack, Inputs], Tensor]
