@@ -1,0 +1,159 @@
+"""What every model of a target shares: which positions are scored, on which support, and their log-probabilities.
+
+    f (batch, target, size) from `outputs`  ->  family  ->  log p(target_i | context of i)
+
+Unknown items and missing values are never scored. Averages are per target.
+"""
+
+from abc import ABC, abstractmethod
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from efattn.data.batch import Batch
+from efattn.errors import DataError
+from efattn.families import Categorical, Family, Product
+from efattn.network import Context
+
+Support = Literal["all", "distinct"]
+
+
+class Scores(NamedTuple):
+    """Log-probabilities (batch, target), which of them count, and how much each counts."""
+
+    values: Tensor
+    scored: Tensor
+    weight: Tensor
+
+    def mean(self) -> Tensor:
+        weight = self.weight * self.scored
+        return (self.values * weight).sum() / weight.sum().clamp_min(torch.finfo(weight.dtype).tiny)
+
+
+class Conditionals(nn.Module, ABC):
+    """Conditionals of items (family Categorical) or of values (any other; several columns are a Product).
+
+    context: "past" or "others". support="distinct": the items of a group never repeat, and an item among the others
+    of its group has probability zero.
+    """
+
+    def __init__(self, family: Family, context: Context, support: Support = "all") -> None:
+        super().__init__()
+        self.of_items = isinstance(family, Categorical)
+        self.family = family if isinstance(family, Categorical | Product) else Product((family,))
+        self.context, self.support = context, support
+        inside = () if isinstance(self.family, Categorical) else self.family.support.inside
+        self.register_buffer("inside", torch.tensor(inside), persistent=False)
+
+    @abstractmethod
+    def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
+        """What the network gives, (batch, target, size), for the current positions in the columns `slots`."""
+
+    @abstractmethod
+    def start(self, batch: Batch) -> None:
+        """Take start values from the data, so that training begins at the marginal fit."""
+
+    def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
+        """What the family turns into natural parameters, support and exposure included; by default of all positions."""
+        if slots is None:
+            slots = torch.arange(batch.length, device=batch.exists.device).expand(len(batch.exists), -1)
+        f = self.raw_outputs(batch, slots)
+        if self.support == "distinct" and self.of_items:
+            return f.masked_fill(self.taken(batch, slots), -torch.inf)
+        return f if self.of_items or batch.exposure is None else self._exposed(f, at(batch.exposure, slots))
+
+    def log_prob(self, batch: Batch, draws: int | None = None) -> Scores:
+        """draws: score so many targets of each group, drawn at random and weighted so that the objective keeps its
+        mean."""
+        scored = self.targets(batch)
+        weight = torch.ones_like(scored, dtype=torch.get_default_dtype()) if batch.weight is None else batch.weight
+        slots = None
+        if draws is not None and draws < batch.length:
+            slots, drawn = draw(scored, draws)
+            scored, weight = at(scored, slots), at(weight, slots) * drawn
+        values = self._item_log_prob if self.of_items else self._value_log_prob
+        return Scores(values(batch, slots, scored), scored, weight)
+
+    def targets(self, batch: Batch) -> Tensor:
+        """(batch, length): the positions that are scored."""
+        if self.of_items:
+            return batch.target & (_need(batch.item, "item")[:, : batch.length] < self.family.size)
+        return batch.target & self._parts_observed(_need(batch.observed, "value")[:, : batch.length]).any(-1)
+
+    def taken(self, batch: Batch, slots: Tensor) -> Tensor:
+        """(batch, target, item): what distinct support rules out. The items of the group's other positions (`past`:
+        of the earlier ones), hidden or cut off or not, but never the target's own; lagged positions do not count."""
+        size, here = self.family.size, batch.exists[:, : batch.length]
+        item = torch.where(here, _need(batch.item, "item")[:, : batch.length], size)
+        order = torch.arange(batch.length, device=item.device).expand(item.shape)
+        where = item.new_full((len(item), size + 1), batch.length).scatter(
+            1, item, order
+        )  # the column that has an item
+        if bool(((item < size) & (where.gather(1, item) != order)).any()):
+            raise DataError("support='distinct' is for items that never repeat within a group. Use support='all' here.")
+        if batch.cut is not None:
+            where = where.scatter(1, torch.where(batch.cut < 0, size, batch.cut), -1)
+        where, slots = where[:, None, :size], slots[..., None]
+        return where < slots if self.context == "past" else (where != slots) & (where < batch.length)
+
+    def marginal(self, batch: Batch) -> Tensor:
+        """The one f (size,) that fits the batch's targets best without any context."""
+        scored = self.targets(batch)
+        weight = None if batch.weight is None else batch.weight[scored]
+        if self.of_items:
+            return self.family.start(_need(batch.item, "item")[:, : batch.length][scored], weight)
+        y = _need(batch.value, "value").masked_fill(~_need(batch.observed, "value"), torch.nan)
+        f = self.family.start(y[:, : batch.length][scored], weight)
+        if batch.exposure is not None:
+            share = batch.exposure[scored].double()
+            rate = share.mean() if weight is None else (share * weight).sum() / weight.sum()
+            f[list(self.family.exposures)] -= rate.log()
+        return f
+
+    def _item_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
+        item = _need(batch.item, "item")[:, : batch.length]
+        item = torch.where(scored, item if slots is None else at(item, slots), 0)
+        f = self.outputs(batch, slots)
+        if self.support == "distinct":  # rows that are not scored may have ruled out the item that stands in for theirs
+            f = torch.where(scored[..., None], f, 0.0)
+        return torch.where(scored, self.family.log_prob(f, item), 0.0)
+
+    def _value_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
+        """The sum over the parts whose columns are all observed."""
+        y, observed = (_need(x, "value")[:, : batch.length] for x in (batch.value, batch.observed))
+        if slots is not None:
+            y, observed = at(y, slots), at(observed, slots)
+        observed = observed & scored[..., None]
+        y = torch.where(observed, y, self.get_buffer("inside").to(y.dtype))
+        values = self.family.log_probs(self.outputs(batch, slots), y) if isinstance(self.family, Product) else y
+        return torch.where(self._parts_observed(observed), values, 0.0).sum(-1)
+
+    def _parts_observed(self, observed: Tensor) -> Tensor:
+        """(..., columns) -> (..., parts)"""
+        slices = self.family.slices() if isinstance(self.family, Product) else ()
+        return torch.stack([observed[..., columns].all(-1) for _, _, columns in slices], -1)
+
+    def _exposed(self, f: Tensor, exposure: Tensor) -> Tensor:
+        if not self.family.exposures:
+            raise DataError(f"{self.family!r} takes no exposure: Poisson with the log link and NegativeBinomial do.")
+        index = torch.tensor(self.family.exposures, device=f.device)
+        return f.index_add(-1, index, exposure.log().to(f.dtype)[..., None].expand(*f.shape[:-1], len(index)))
+
+
+def at(x: Tensor, slots: Tensor) -> Tensor:
+    """(batch, length, ...) -> (batch, target, ...)"""
+    return x.gather(1, slots.reshape(*slots.shape, *[1] * (x.dim() - 2)).expand(*slots.shape, *x.shape[2:]))
+
+
+def draw(scored: Tensor, draws: int) -> tuple[Tensor, Tensor]:
+    """Columns (batch, draws) drawn without replacement from the scored ones, and how many each stands for."""
+    slots = torch.rand(scored.shape, device=scored.device).masked_fill(~scored, -1.0).topk(draws, 1).indices
+    number = scored.sum(1, keepdim=True)
+    return slots, (number / number.clamp(1, draws)).expand(slots.shape)
+
+
+def _need(x: Tensor | None, role: str) -> Tensor:
+    if x is None:
+        raise DataError(f"this model has a term for the {role} column, and the data have none: pass {role}=")
+    return x

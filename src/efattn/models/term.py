@@ -1,0 +1,96 @@
+"""A term of an exponential family attention model: the conditionals of one kind of target.
+
+    embedding -> stack -> head -> f -> family -> log p(target_i | context of i)
+
+Items, ratings and temperatures are this one class with other parts. An item term has a Categorical family and never
+looks at values; a value term looks at items, attributes and the other values.
+"""
+
+from typing import Literal, final
+
+import torch
+from torch import Tensor
+
+from efattn.data.batch import Batch
+from efattn.errors import DataError
+from efattn.families import Family
+from efattn.models.places import nearest
+from efattn.models.scoring import Conditionals, Support, at
+from efattn.network import Context, Embedding, Head, ItemVectors, Sight, Stack
+from efattn.network.stack import Path
+
+
+@final
+class Term(Conditionals):
+    """neighbours: look only at so many nearest places (the first two attributes are latitude and longitude).
+    missing="hidden": a position without values is no context at all, instead of being seen in its masked form."""
+
+    def __init__(
+        self,
+        embedding: Embedding,
+        stack: Stack,
+        head: Head,
+        family: Family,
+        *,
+        context: Context = "others",
+        support: Support = "all",
+        neighbours: int | None = None,
+        missing: Literal["masked", "hidden"] = "masked",
+    ) -> None:
+        super().__init__(family, context, support)
+        if embedding.width != stack.width:
+            raise ValueError(f"the embedding is {embedding.width} wide, the stack {stack.width}")
+        if head.size != family.size:
+            raise ValueError(f"the head gives {head.size} numbers, {family!r} asks for {family.size}")
+        if self.of_items != isinstance(embedding.target, ItemVectors):
+            raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
+        self.embedding, self.stack, self.head = embedding, stack, head
+        self.neighbours, self.missing = neighbours, missing
+
+    def raw_outputs(
+        self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
+    ) -> Tensor:
+        return self.head(self.rows(batch, slots, path, weights))
+
+    def rows(
+        self, batch: Batch, slots: Tensor | None = None, path: Path | None = None, weights: list[Tensor] | None = None
+    ) -> Tensor:
+        """The context embedding of each target, (batch, target, width): what the head reads."""
+        content, masked = self.embedding(
+            batch.length,
+            item=batch.item,
+            value=batch.value,
+            observed=batch.observed,
+            attributes=batch.attributes,
+            lag=batch.lag,
+            position=batch.position,
+        )
+        sight = self.sight(batch)
+        if slots is not None and not torch.equal(slots, sight.slots):
+            sight, masked = sight.at(slots), at(masked, slots)
+        return self.stack(content, masked, sight, path=path, weights=weights)
+
+    def sight(self, batch: Batch) -> Sight:
+        exists = batch.exists
+        if self.missing == "hidden" and not self.of_items and batch.observed is not None:
+            exists = exists & batch.observed.any(-1)
+        pairs = None
+        if self.neighbours is not None:
+            if batch.attributes is None or batch.attributes.shape[-1] < 2:
+                raise DataError("neighbours= needs latitude and longitude, in degrees, as the first two attributes.")
+            candidates = Sight.of(self.context, exists, batch.length, own=False).content()
+            candidates = candidates & (torch.arange(exists.shape[1], device=exists.device) < batch.length)
+            pairs = nearest(batch.attributes[..., :2], candidates, self.neighbours)
+        return Sight.of(self.context, exists, batch.length, pairs=pairs, own=self.stack.own)
+
+    def attention(self, batch: Batch) -> Tensor:
+        """Weights (batch, layer, head, target, context); a target's own column stands for its masked form."""
+        weights: list[Tensor] = []
+        self.rows(batch, weights=weights)
+        return torch.stack(weights, 1)
+
+    @torch.no_grad()
+    def start(self, batch: Batch) -> None:
+        self.head.start(self.marginal(batch))
+        if self.embedding.attributes is not None and batch.attributes is not None:
+            self.embedding.attributes.fit(batch.attributes[batch.exists])
