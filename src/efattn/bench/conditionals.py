@@ -49,6 +49,19 @@ def record(context: Context, length: int, repeats: int) -> dict[str, Any]:
     }
 
 
+def table(records: list[dict[str, Any]]) -> str:
+    """The records as Markdown."""
+    lines = [
+        "| context | group length | times as fast as the literal form | less peak memory | times one ordinary pass |"
+    ]
+    lines.append("|---|---|---|---|---|")
+    for found in records:
+        faster, memory = found["literal_over_fast"], found["literal_over_fast_memory"]
+        cells = (found["context"], found["length"], f"{faster:.1f}x", f"{memory:.1f}x")
+        lines.append("| " + " | ".join(map(str, (*cells, f"{found['fast_over_ordinary']:.1f}x"))) + " |")
+    return "\n".join(lines)
+
+
 def run(repeats: int = 15) -> dict[str, Any]:
     """All lengths and contexts; prints a row as soon as it is known."""
     torch.set_num_threads(1)

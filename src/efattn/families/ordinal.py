@@ -56,6 +56,10 @@ class Ordinal(Family):
         mean = (p * steps).sum(-1, keepdim=True)
         return (p * (steps - mean) ** 2).sum(-1)
 
+    def probabilities(self, f: torch.Tensor) -> torch.Tensor:
+        """Of each level, (..., levels)."""
+        return self._log_probs(f).exp()
+
     def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         p = torch.rand(f.shape[:-1], dtype=f.dtype, device=f.device, generator=generator)
         return self.quantile(f.detach(), p)

@@ -33,8 +33,8 @@ def literal(stack: Stack, given: Inputs) -> Tensor:
 def two_streams(stack: Stack, given: Inputs) -> Tensor:
     """An ordinary pass over [content; masked]: content looks at content, a masked row at content and at itself."""
     sight, size = given.sight, given.content.shape[1]
-    rows, masked_rows = sight.streams()
-    visible = torch.cat((rows, masked_rows), 1)
+    masked_rows = sight.masked_stream()
+    visible = torch.cat((sight.content_stream(), masked_rows), 1)
     x = torch.cat((given.content, given.masked), 1)  # (batch, context + target, width)
     for block, noise in zip(stack.layers, given.noise, strict=True):
         h, seen, noise = block.enter(x), visible, _stacked(noise, sight)
@@ -66,9 +66,9 @@ def folded(stack: Stack, given: Inputs) -> Tensor:
         own, fold, plain = own + constant, torch.cat((fold, constant), -1), F.pad(plain, (0, 1), value=1.0)
     visible = sight.targets()
     visible = torch.cat((visible, torch.full_like(visible[..., :1], sight.own)), -1)
-    mixed, mean, p = look_at_swapped(swapped, g, fold, plain, own, visible, layer.average)
-    mean = mean[..., : stack.width] + p[..., -1:] * row[:, None] + torch.einsum("bhgis,dhs->bgid", mixed, out)
-    return two.leave(row, _apply_values(layer, mean, p), _at_slots(given.noise[1], sight))
+    mixed, mean, own, total = look_at_swapped(swapped, g, fold, plain, own, visible, layer.average)
+    mean = mean[..., : stack.width] + own * row[:, None] + torch.einsum("bhgis,dhs->bgid", mixed, out)
+    return two.leave(row, _apply_values(layer, mean, total), _at_slots(given.noise[1], sight))
 
 
 def formed(stack: Stack, given: Inputs) -> Tensor:
@@ -105,7 +105,7 @@ def _first_layer(block: Block, given: Inputs) -> tuple[Tensor, Swap]:
     size = given.content.shape[1]
     q, k, v = block.attention.parts(block.enter(torch.cat((given.content, given.masked), 1)))
     weights = _list_if(given.weights)
-    attended = block.attention.look(q[:, :, size:], k, v, given.sight.streams()[1], weights)
+    attended = block.attention.look(q[:, :, size:], k, v, given.sight.masked_stream(), weights)
     if given.weights is not None and weights:
         given.weights.append(_with_own(weights[0], size, given.sight))
     row = block.leave(given.masked, attended, _at_slots(given.noise[0], given.sight))
@@ -136,7 +136,8 @@ def _one_row(block: Block, x: Tensor, sight: Sight, noise: Noise, weights: list[
     if weights is not None:
         weights.append(p)
     mean = torch.einsum("bgij,bijd->bgid", p, h)
-    return block.leave(_own_rows(x, sight.slots), _apply_values(block.attention, mean, p), noise)
+    attended = _apply_values(block.attention, mean, p.sum(-1, keepdim=True))
+    return block.leave(_own_rows(x, sight.slots), attended, noise)
 
 
 def _fold_keys(layer: Attention, rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,12 +149,13 @@ def _fold_keys(layer: Attention, rows: Tensor) -> tuple[Tensor, Tensor]:
     return torch.einsum("bgis,gsd->bgid", q, wk), constant
 
 
-def _apply_values(layer: Attention, mean: Tensor, p: Tensor) -> Tensor:
-    """W_O (W_V mean + b_V sum_j p_ij): mean (batch, head, target, width), p (batch, head, target, context)"""
+def _apply_values(layer: Attention, mean: Tensor, total: Tensor) -> Tensor:
+    """W_O (W_V mean + b_V total): mean (batch, head, target, width), total (batch, head, target, 1) the sum of
+    weights"""
     weight, bias = layer.matrix(2)
     value = torch.einsum("bgid,gsd->bgis", mean, weight)
     if bias is not None:
-        value = value + p.sum(-1, keepdim=True) * bias[:, None]
+        value = value + total * bias[:, None]
     return layer.merge(value)
 
 

@@ -17,16 +17,16 @@ from torch import Tensor
 
 from efattn.network.rank_one import Star, Swap
 
-WORKING = 2**20  # bytes of a scratch array: small enough to stay in cache
+CACHE, ROOM = 2**21, 2**28  # bytes of a scratch array: on a CPU it should stay in cache, elsewhere launches cost more
 
 
 def look_at_swapped(
     swap: Swap, g: Tensor, fold: Tensor, plain: Tensor, own: Tensor, visible: Tensor, average: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """g (batch, head, head2, target, size), fold (batch, head2, target, width), plain (batch, row, width), own (batch,
     head2, target, 1) the score of a target's own slot, visible (batch, target, row + 1), the own slot's last.
 
-    Gives mixed (as g), mean (as fold) and the weights p (batch, head2, target, row + 1).
+    Gives mixed (as g), mean (as fold), the weight of the own slot and the sum of all weights (as own).
     """
     star = (None, None) if swap.star is None else (swap.star.target, swap.star.valid)
     pairs = (swap.keep, swap.drop, swap.add, swap.total, swap.rest, swap.old, swap.new)
@@ -88,6 +88,7 @@ class _Pairs:
 
 class _Fold(torch.autograd.Function):
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
     def forward(
         ctx: Any, visible: Tensor, target: Tensor | None, valid: Tensor | None, average: bool, *xs: Tensor
     ) -> Any:
@@ -105,10 +106,11 @@ class _Fold(torch.autograd.Function):
             mixed[some] = pairs.mixed(*pairs.kept(s, t), dropped, added)
         ctx.save_for_backward(visible, target, valid, p, *xs)
         ctx.average = average
-        return mixed, mean, p
+        return mixed, mean, p[..., -1:].clone(), p.sum(-1, keepdim=True)
 
     @staticmethod
-    def backward(ctx: Any, d_mixed: Tensor, d_mean: Tensor, d_p: Tensor) -> Any:
+    @torch.amp.custom_bwd(device_type="cuda")
+    def backward(ctx: Any, d_mixed: Tensor, d_mean: Tensor, d_own: Tensor, d_sum: Tensor) -> Any:
         visible, target, valid, p, *xs = ctx.saved_tensors
         star = None if target is None else Star(target, valid)
         grads = [torch.empty_like(x) for x in xs]
@@ -117,9 +119,9 @@ class _Fold(torch.autograd.Function):
             t = torch.cat((g, d_mixed[some]), 2)
             x, (old, new) = pairs.along(t), pairs.ends(t)
             half = slice(g.shape[2], None)
-            above = d_p[some].clone()
-            above[..., :-1] += pairs.dot(x[:, :, half], old[:, :, half], new[:, :, half])
-            above[..., :-1] += d_mean[some] @ plain[:, None].mT
+            above = pairs.dot(x[:, :, half], old[:, :, half], new[:, :, half])
+            above.add_(d_mean[some] @ plain[:, None].mT)
+            above = torch.cat((above, d_own[some]), -1).add_(d_sum[some])
             d_score = _weigh_back(above, p[some], visible[some, None], star is not None, ctx.average)
             s = torch.cat((d_score[..., :-1], p[some][..., :-1]), 1)  # along t: of the score, and of the mixture
             around = torch.cat((fold, d_mean[some]), 1)
@@ -163,7 +165,8 @@ def _spans(star: Star | None, xs: Any, times: int) -> Iterator[tuple[slice, _Pai
     """Some groups at a time: their slice and their pairs, which share the scratch for `times` as many rows as g has."""
     *pairs, g, _, plain, _ = xs
     size = times * g[:1].numel() // g.shape[-1] * max(plain.shape[1], g.shape[-1])
-    step = min(max(1, WORKING // (size * g.element_size())), g.shape[0])
+    working = CACHE if g.device.type == "cpu" else ROOM
+    step = min(max(1, working // (size * g.element_size())), g.shape[0])
     scratch = g.new_empty(2, step * size)
     for start in range(0, g.shape[0], step):
         some = slice(start, start + step)

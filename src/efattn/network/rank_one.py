@@ -126,6 +126,7 @@ class _SoftmaxSwap(torch.autograd.Function):
     """(q, k, v, k') -> keep, drop, add, total, rest, and where each row's largest entry stands."""
 
     @staticmethod
+    @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
     def forward(
         ctx: Any,
         q: Tensor,
@@ -168,6 +169,7 @@ class _SoftmaxSwap(torch.autograd.Function):
         return keep, drop, add, total, rest, star.target, star.valid
 
     @staticmethod
+    @torch.amp.custom_bwd(device_type="cuda")
     def backward(
         ctx: Any, d_keep: Tensor, d_drop: Tensor, d_add: Tensor, d_total: Tensor, d_rest: Tensor, *_: Any
     ) -> Any:

@@ -62,13 +62,11 @@ class Sight:
         """(batch, target, context): true at each target's own slot."""
         return self.slots[..., None] == torch.arange(self.seen.shape[1], device=self.slots.device)
 
-    def from_slots(self) -> Tensor:
-        """(batch, target, context): what a target's row may look at, by `allowed` alone."""
+    def from_slots(self) -> Tensor | None:
+        """(batch, target, context): what a target's row may look at, by `allowed` alone; None for all."""
         batch, size = self.seen.shape
-        shape = (batch, self.slots.shape[1], size)
-        if self.allowed is None:
-            return torch.ones(shape, dtype=torch.bool, device=self.seen.device)
-        return self.allowed.expand(batch, -1, -1).gather(1, self.slots[..., None].expand(shape))
+        index = self.slots[..., None].expand(batch, -1, size)
+        return None if self.allowed is None else self.allowed.expand(batch, -1, -1).gather(1, index)
 
     def onto_slots(self) -> Tensor | None:
         """(batch, target, context): which rows may look at a target's slot, by `allowed` alone; None for all."""
@@ -80,17 +78,20 @@ class Sight:
 
     def targets(self) -> Tensor:
         """(batch, target, context): the content that a target's masked row sees; never its own."""
-        return self.from_slots() & self.seen[:, None] & ~self.slot_columns()
+        seen, allowed = self.seen[:, None] & ~self.slot_columns(), self.from_slots()
+        return seen if allowed is None else seen & allowed
 
-    def streams(self) -> tuple[Tensor, Tensor]:
-        """Visibility for [content; masked] stacked: of the content rows and of the masked rows, over both as
-        columns."""
-        batch, n = self.slots.shape
-        size = self.seen.shape[1]
+    def content_stream(self) -> Tensor:
+        """(batch, context, context + target): what content sees of [content; masked]."""
+        batch, size = self.seen.shape
         content = self.content().expand(batch, size, size)
-        content = torch.cat((content, content.new_zeros(batch, size, n)), -1)
+        return torch.cat((content, content.new_zeros(batch, size, self.slots.shape[1])), -1)
+
+    def masked_stream(self) -> Tensor:
+        """(batch, target, context + target): what masked rows see of [content; masked]."""
+        batch, n = self.slots.shape
         own = torch.eye(n, dtype=torch.bool, device=self.seen.device).expand(batch, n, n) & self.own
-        return content, torch.cat((self.targets(), own), -1)
+        return torch.cat((self.targets(), own), -1)
 
     def copies(self) -> Tensor:
         """(batch, target, row or 1, column): the sequence of each target, its slot in sight of whoever may look at
