@@ -12,6 +12,7 @@ import efattn
 HOME = Path(efattn.__file__).parent
 LAYERS = {
     "errors": 0,
+    "storage": 0,
     "families": 0,
     "data": 1,
     "network": 1,
@@ -29,7 +30,8 @@ LAYERS = {
     "cli": 6,
     "explorer": 6,
 }
-ALONE = {"families": {"errors"}, "data": {"errors"}, "network": set(), "errors": set()}  # what else they may import
+# what else they may import
+ALONE = {"storage": {"errors"}, "families": {"errors"}, "data": {"errors"}, "network": set(), "errors": set()}
 BARE = {"numpy", "torch", "safetensors"}  # all that layers 0 to 3 need when they are imported
 MODULES = sorted(p for p in HOME.rglob("*.py") if p != HOME / "__init__.py")
 

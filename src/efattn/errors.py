@@ -11,3 +11,7 @@ class DataError(EfattnError, ValueError):
 
 class ModelFileError(EfattnError, ValueError):
     """A model file that is cut, edited, from a newer version, or not a model at all."""
+
+
+class TrainingError(EfattnError, ArithmeticError):
+    """Training that cannot go on, as when the loss turns into NaN."""

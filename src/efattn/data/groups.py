@@ -1,0 +1,249 @@
+"""Groups as flat arrays and offsets.
+
+    rows offsets[f] .. offsets[f + 1] - 1 of the arrays are group f, sorted by its order; ties stay in table order
+
+Groups are numbered as they first appear in the table. `row` leads back to the table. A part of the groups (`subset`,
+`split`) is a view: the arrays are shared, so that a group's lags may lie outside the part. A group longer than
+`max_length` becomes consecutive pieces of nearly equal length, each row in one of them.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Literal, final
+
+import numpy as np
+import torch
+
+from efattn.data import batches as batching
+from efattn.data.batch import Batch
+from efattn.data.names import Names
+from efattn.data.vocabulary import Vocabulary
+from efattn.errors import DataError
+
+Shuffle = int | np.random.Generator | None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Observations:
+    """All rows of a table in the order of the groups. row, item, exposure, weight, target: (row,); value, attributes:
+    (row, column). A missing value is NaN, the unknown item the size of the vocabulary."""
+
+    row: np.ndarray
+    item: np.ndarray | None = None
+    value: np.ndarray | None = None
+    attributes: np.ndarray | None = None
+    exposure: np.ndarray | None = None
+    weight: np.ndarray | None = None
+    target: np.ndarray | None = None
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """`every`: the rows of all groups; `chosen`: the numbers of the groups in this part, None for all; lagged: (group,
+    lag), the numbers of each group's lags, -1 for none; time, series: (group,). `notes`: what the user should know."""
+
+    every: Observations
+    offsets: np.ndarray
+    labels: Names
+    columns: tuple[str, ...] = ()
+    vocabulary: Vocabulary | None = None
+    time: np.ndarray | None = None
+    series: np.ndarray | None = None
+    lagged: np.ndarray | None = None
+    max_length: int | None = None
+    ties: int = 0
+    notes: list[str] = field(default_factory=list)
+    chosen: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        return len(self.offsets) - 1 if self.chosen is None else len(self.chosen)
+
+    @cached_property
+    def numbers(self) -> np.ndarray:
+        """The number of each group of this part among all groups."""
+        return np.arange(len(self)) if self.chosen is None else self.chosen
+
+    @property
+    def lengths(self) -> np.ndarray:
+        return np.diff(self.offsets)[self.numbers]
+
+    @cached_property
+    def index(self) -> np.ndarray | slice:
+        """Where the rows of this part stand in the arrays of `every`."""
+        if self.chosen is None:
+            return slice(None)
+        return batching.ranges(self.offsets[self.chosen], self.offsets[self.chosen + 1])
+
+    @property
+    def rows(self) -> np.ndarray:
+        """The table's row of each row of this part; so are item, value, ... below."""
+        return self.every.row[self.index]
+
+    @property
+    def item(self) -> np.ndarray | None:
+        return self._part(self.every.item)
+
+    @property
+    def value(self) -> np.ndarray | None:
+        return self._part(self.every.value)
+
+    @property
+    def attributes(self) -> np.ndarray | None:
+        return self._part(self.every.attributes)
+
+    @property
+    def exposure(self) -> np.ndarray | None:
+        return self._part(self.every.exposure)
+
+    @property
+    def weight(self) -> np.ndarray | None:
+        return self._part(self.every.weight)
+
+    @property
+    def target(self) -> np.ndarray | None:
+        return self._part(self.every.target)
+
+    @property
+    def group(self) -> np.ndarray:
+        """The number, within this part, of each row's group."""
+        return np.repeat(np.arange(len(self)), self.lengths)
+
+    def label(self, i: int) -> str:
+        """Row i of this part in words: row 17 (user 'u3')."""
+        at = i if isinstance(self.index, slice) else int(self.index[i])
+        row, words = int(self.every.row[at]), self.group_label(int(np.searchsorted(self.offsets, at, "right")) - 1)
+        return f"row {row} ({words})" if words else f"row {row}"
+
+    def group_label(self, number: int) -> str:
+        """user 'u3', for a number among all groups."""
+        return self.labels.words(number, self.columns) if self.columns else ""
+
+    def subset(self, index: np.ndarray) -> "Groups":
+        """Some of the groups of this part, by their numbers within it or by truth values."""
+        return replace(self, chosen=self.numbers[np.asarray(index)])
+
+    def split(self, fraction: float, seed: int = 0) -> tuple["Groups", "Groups"]:
+        """(the rest, about `fraction` of the groups): at random, or with lags the last times. No group in both."""
+        if not 0 < fraction < 1:
+            raise DataError(f"A split takes a fraction between 0 and 1; found {fraction!r}.")
+        if self.lagged is not None and self.time is not None:
+            return self._split_by_time(fraction)
+        if len(self) < 2:
+            raise DataError(
+                f"{len(self)} group cannot be split in two. Check the role group, or pass no validation fraction."
+            )
+        size = min(max(round(fraction * len(self)), 1), len(self) - 1)
+        held = np.zeros(len(self), bool)
+        held[np.random.default_rng(seed).permutation(len(self))[:size]] = True
+        return self.subset(~held), self.subset(held)
+
+    def _split_by_time(self, fraction: float) -> tuple["Groups", "Groups"]:
+        assert self.time is not None
+        time = self.time[self.numbers]
+        times = np.unique(time)
+        if len(times) < 2:
+            raise DataError(
+                "With lags the last times are held out, and there is only one time. Pass no validation fraction."
+            )
+        size = min(max(round(fraction * len(times)), 1), len(times) - 1)
+        held = time >= times[-size]
+        return self.subset(~held), self.subset(held)
+
+    def check_distinct(self) -> None:
+        """A DataError for an item that a group has twice; unknown items may repeat."""
+        item = self.item
+        if item is None or self.vocabulary is None:
+            return
+        key = self.group * np.int64(len(self.vocabulary) + 1) + item
+        by = np.argsort(key, kind="stable")
+        twice = by[1:][(np.diff(key[by]) == 0) & (item[by[1:]] != self.vocabulary.unknown)]
+        if twice.size:
+            i = int(twice.min())
+            raise DataError(
+                f"With distinct support a group has each item once; {self.vocabulary.words(int(item[i]))} is there "
+                f"again at {self.label(i)}. Drop the repeats, or do without support='distinct'."
+            )
+
+    @cached_property
+    def pieces(self) -> batching.Pieces:
+        """What is padded into batches: whole groups, or pieces of at most `max_length`."""
+        return batching.cut(self.numbers, self.offsets, self.max_length)
+
+    def plan(self, tokens: int, shuffle: Shuffle = None, epoch: int = 0) -> list[np.ndarray]:
+        """The pieces of each batch; the same for the same seed and epoch."""
+        return batching.plan(self, tokens, shuffle, epoch)
+
+    def batch(
+        self, pieces: np.ndarray, context: Literal["past", "others"] = "others", dtype: torch.dtype = torch.float32
+    ) -> Batch:
+        """Some pieces as one padded batch."""
+        return batching.build(self, np.asarray(pieces, np.int64), context, dtype)
+
+    def batches(
+        self,
+        tokens: int,
+        shuffle: Shuffle = None,
+        epoch: int = 0,
+        context: Literal["past", "others"] = "others",
+        dtype: torch.dtype = torch.float32,
+    ) -> Iterator[Batch]:
+        """Batches of pieces of like length: at most `tokens` padded cells, lagged ones counted, or a single piece."""
+        for pieces in self.plan(tokens, shuffle, epoch):
+            yield self.batch(pieces, context, dtype)
+
+    def _part(self, column: np.ndarray | None) -> np.ndarray | None:
+        return None if column is None else column[self.index]
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Arrangement:
+    """`by`: the table's rows in the order of the groups, None where they already stand so."""
+
+    by: np.ndarray | None
+    offsets: np.ndarray
+    ties: int
+    length: int
+
+    @classmethod
+    def of(cls, number: np.ndarray, order: np.ndarray | None) -> "Arrangement":
+        """number: (row,), the group of each row, numbered by first appearance; order: (row,), whatever sorts."""
+        change = np.diff(number)
+        grouped = not (change < 0).any()
+        sorted_ = grouped and (order is None or not ((order[1:] < order[:-1]) & (change == 0)).any())
+        by = None
+        if not sorted_:
+            by = np.argsort(number, kind="stable") if order is None else np.lexsort((order, number))
+            by = by.astype(np.int32) if len(by) < 2**31 else by
+        offsets = (
+            np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(number))))
+            if len(number)
+            else np.zeros(1, np.int64)
+        )
+        ties = 0
+        if order is not None:
+            here, key = (number, order) if by is None else (number[by], order[by])
+            ties = int(((key[1:] == key[:-1]) & (here[1:] == here[:-1])).sum())
+        return cls(by, offsets, ties, len(number))
+
+    @property
+    def row(self) -> np.ndarray:
+        return (
+            np.arange(self.length, dtype=np.int32 if self.length < 2**31 else np.int64) if self.by is None else self.by
+        )
+
+    def sort(self, column: np.ndarray) -> np.ndarray:
+        """A column of the table in the order of the groups."""
+        return column if self.by is None else column[self.by]
+
+    def first(self, column: np.ndarray, complain: Callable[[int], str]) -> np.ndarray:
+        """(group,): a column that is the same throughout each group; else a DataError about the first that is not."""
+        here = self.sort(column)
+        starts = self.offsets[:-1]
+        differs = np.flatnonzero(here != np.repeat(here[starts], np.diff(self.offsets)))
+        if differs.size:
+            raise DataError(complain(int(differs[0])))
+        return here[starts]
