@@ -37,10 +37,10 @@ def two_streams(stack: Stack, given: Inputs) -> Tensor:
     visible = torch.cat((sight.content_stream(), masked_rows), 1)
     x = torch.cat((given.content, given.masked), 1)  # (batch, context + target, width)
     for block, noise in zip(stack.layers, given.noise, strict=True):
-        h, seen, noise = block.enter(x), visible, _stacked(noise, sight)
+        h, seen = block.enter(x), visible
         looking = h
         if block is stack.blocks[-1]:  # content has nobody left to look at it
-            x, looking, seen, noise = x[:, size:], h[:, size:], masked_rows, _tail(noise, size)
+            x, looking, seen = x[:, size:], h[:, size:], masked_rows
         weights = _list_if(given.weights)
         x = block.leave(x, block.attention(looking, h, seen, weights), noise)
         if given.weights is not None and weights:
@@ -53,22 +53,24 @@ def folded(stack: Stack, given: Inputs) -> Tensor:
     averaging."""
     (one, two), sight = stack.layers, given.sight
     row, swapped = _first_layer(one, given)
+    kept = 1.0 if given.noise[0] is None else given.noise[0][0]  # (batch, 1, width): of what the first layer adds
     plain = given.content if one.residual else torch.zeros_like(given.content)
     if one.attention.output.bias is not None:
-        plain = plain + one.attention.output.bias
+        plain = plain + one.attention.output.bias * kept
     out = one.attention.output.weight.unflatten(1, (one.attention.heads, one.attention.size))  # (width, head, size)
 
     layer = two.attention
     fold, constant = _fold_keys(layer, row)  # (batch, head2, target, width), (batch, head2, target, 1)
-    g = torch.einsum("bgid,dhs->bhgis", fold, out)
+    kept = kept if isinstance(kept, float) else kept[:, None]
+    g = torch.einsum("bgid,dhs->bhgis", fold * kept, out)
     own = (fold * row[:, None]).sum(-1, keepdim=True)  # the target's own slot holds its row
     if layer.kind == "linear":  # a softmax does not see the constant
         own, fold, plain = own + constant, torch.cat((fold, constant), -1), F.pad(plain, (0, 1), value=1.0)
     visible = sight.targets()
     visible = torch.cat((visible, torch.full_like(visible[..., :1], sight.own)), -1)
     mixed, mean, own, total = look_at_swapped(swapped, g, fold, plain, own, visible, layer.average)
-    mean = mean[..., : stack.width] + own * row[:, None] + torch.einsum("bhgis,dhs->bgid", mixed, out)
-    return two.leave(row, _apply_values(layer, mean, total), _at_slots(given.noise[1], sight))
+    mean = mean[..., : stack.width] + own * row[:, None] + torch.einsum("bhgis,dhs->bgid", mixed, out) * kept
+    return two.leave(row, _apply_values(layer, mean, total), given.noise[1])
 
 
 def formed(stack: Stack, given: Inputs) -> Tensor:
@@ -85,7 +87,7 @@ def formed(stack: Stack, given: Inputs) -> Tensor:
         x = first.leave(given.content[:, None], attended, _per_copy(given.noise[0]))
         x = torch.where(here.slot_columns()[..., None], row[:, some, None], x)  # (batch, target, context, width)
         x = _through_copies(middle, x, here, given.noise[1:-1], weights)
-        out = _one_row(last, x, here, _at_slots(given.noise[-1], here), weights)
+        out = _one_row(last, x, here, given.noise[-1], weights)
         return (out, *(weights or ()))
 
     step, total = _targets_per_chunk(stack, given.content), given.masked.shape[1]
@@ -108,7 +110,7 @@ def _first_layer(block: Block, given: Inputs) -> tuple[Tensor, Swap]:
     attended = block.attention.look(q[:, :, size:], k, v, given.sight.masked_stream(), weights)
     if given.weights is not None and weights:
         given.weights.append(_with_own(weights[0], size, given.sight))
-    row = block.leave(given.masked, attended, _at_slots(given.noise[0], given.sight))
+    row = block.leave(given.masked, attended, given.noise[0])
     return row, swap(block.attention, (q, k, v), given.sight)
 
 
@@ -189,18 +191,3 @@ def _list_if(weights: list[Tensor] | None) -> list[Tensor] | None:
 
 def _per_copy(noise: Noise) -> Noise:
     return None if noise is None else (noise[0][:, None], noise[1][:, None])
-
-
-def _at_slots(noise: Noise, sight: Sight) -> Noise:
-    return None if noise is None else (sight.at_slots(noise[0]), sight.at_slots(noise[1]))
-
-
-def _tail(noise: Noise, size: int) -> Noise:
-    return None if noise is None else (noise[0][:, size:], noise[1][:, size:])
-
-
-def _stacked(noise: Noise, sight: Sight) -> Noise:
-    if noise is None:
-        return None
-    first, second = (torch.cat((x, sight.at_slots(x)), 1) for x in noise)
-    return first, second

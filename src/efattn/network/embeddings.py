@@ -59,7 +59,7 @@ class Identity(ValueVectors):
     def __init__(self, columns: int = 1) -> None:
         super().__init__()
         self.width = columns
-        self.register_buffer("zeros", torch.zeros(columns), persistent=False)
+        self.register_buffer("zeros", torch.zeros(columns))
 
     def forward(self, value: Tensor, observed: Tensor) -> Tensor:
         return value * observed

@@ -58,8 +58,8 @@ class Head(nn.Module):
         self.varying: Tensor | None
         self.biased: Tensor | None
         varying = torch.tensor([i for i, fixed in enumerate(shared) if not fixed]) if any(shared) else None
-        self.register_buffer("varying", varying, persistent=False)
-        self.register_buffer("biased", None if bias else torch.tensor(shared), persistent=False)
+        self.register_buffer("varying", varying)
+        self.register_buffer("biased", None if bias else torch.tensor(shared))
 
     def forward(self, h: Tensor) -> Tensor:
         """(..., width) -> (..., size)"""

@@ -49,10 +49,6 @@ class Sight:
         """The same, for other targets."""
         return replace(self, slots=slots, leading=False)
 
-    def at_slots(self, x: Tensor) -> Tensor:
-        """(batch, context, width) -> (batch, target, width)"""
-        return x.gather(1, self.slots[..., None].expand(-1, -1, x.shape[-1]))
-
     def content(self) -> Tensor:
         """(batch, row or 1, column): what each row sees when nothing is masked."""
         seen = self.seen[:, None]

@@ -2,9 +2,9 @@
 
     block:  x + attention(x), then x + feed_forward(x); layer normalisation before (pre), after (post) or nowhere
 
-Dropout acts on the embeddings and on what a layer adds, with one mask per position shared by all copies of a group,
-so that every way to the conditionals draws the same network. Context dropout hides the same random positions from all
-targets.
+Dropout acts on the embeddings and on what a layer adds, with one mask per group and layer, shared by its positions
+and copies: every path to the conditionals draws the same network, and the fast ones stay fast. Context dropout hides
+the same random positions from all targets of a group.
 """
 
 from collections.abc import Callable
@@ -19,7 +19,7 @@ from efattn.network.embeddings import mlp
 from efattn.network.sight import Sight
 
 Norm = Literal["pre", "post"]
-Noise = tuple[Tensor, Tensor] | None  # factors (batch, context, width) for what attention and feed-forward add
+Noise = tuple[Tensor, Tensor] | None  # factors (batch, 1, width) for what attention and feed-forward add
 
 
 @dataclass(frozen=True)
@@ -125,14 +125,14 @@ class Stack(nn.Module):
         if self.training and self.dropout:
             first, *rest = self.draw(content, 2 * len(self.blocks) + 1)
             noise = list(zip(rest[::2], rest[1::2], strict=True))
-            content, masked = content * first, masked * sight.at_slots(first)
+            content, masked = content * first, masked * first
         inputs = Inputs(content, masked, sight, noise, weights)
         path = path or self.choose(inputs)
         return self.final(path(self, inputs))
 
     def draw(self, like: Tensor, number: int) -> list[Tensor]:
         keep = 1 - self.dropout
-        return [torch.empty_like(like).bernoulli_(keep).div_(keep) for _ in range(number)]
+        return [torch.empty_like(like[:, :1]).bernoulli_(keep).div_(keep) for _ in range(number)]
 
     def choose(self, inputs: Inputs) -> "Path":
         """The cheapest exact path."""
@@ -140,7 +140,7 @@ class Stack(nn.Module):
 
         if inputs.sight.causal or len(self.blocks) == 1:
             return conditionals.two_streams
-        if len(self.blocks) == 2 and self.layers[0].affine and inputs.noise[0] is None and inputs.weights is None:
+        if len(self.blocks) == 2 and self.layers[0].affine and inputs.weights is None:
             return conditionals.folded
         return conditionals.formed
 
