@@ -27,6 +27,7 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/python -m efattn.bench.conditionals benchmarks/results
+	$(BIN)/python -m efattn.bench.tables benchmarks/results
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

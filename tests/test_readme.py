@@ -2,6 +2,8 @@
 
 import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -24,9 +26,17 @@ def test_its_demo_table_is_the_result_file():
         assert line in README
 
 
-@pytest.mark.parametrize("block", re.findall(r"```python\n(.*?)```", README, re.S), ids=lambda block: block[:20])
-def test_its_python_runs_as_it_stands(block):
-    exec(compile(block, "README.md", "exec"), {})
+BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
+
+
+@pytest.mark.parametrize(
+    "block",
+    [pytest.param(b, marks=pytest.mark.slow if ".fit(" in b else (), id=f"block {n}") for n, b in enumerate(BLOCKS)],
+)
+def test_its_python_runs_as_it_stands_in_an_empty_folder(block, tmp_path):
+    (tmp_path / "readme.py").write_text(block)
+    done = subprocess.run([sys.executable, "readme.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/notation.md"])

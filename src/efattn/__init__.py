@@ -9,6 +9,14 @@ from typing import Any
 __version__ = "0.1.0"
 
 _HOMES = {
+    "EFA": "efattn.estimators",
+    "LatentFactor": "efattn.estimators",
+    "Training": "efattn.training",
+    "load": "efattn.estimators",
+    "from_wide": "efattn.data",
+    "group_folds": "efattn.data",
+    "TrainingError": "efattn.errors",
+    "datasets": "efattn.datasets",
     "families": "efattn.families",
     "DataError": "efattn.errors",
     "EfattnError": "efattn.errors",

@@ -38,12 +38,17 @@ def write(path: str | Path, kind: str, about: Mapping[str, Any], tensors: Mappin
     found = SEAL.search(data, 0, _header_end(data))
     assert found is not None
     digest = hashlib.sha256(data).hexdigest().encode()
-    with beside(path) as part, open(part, "wb") as file:
-        file.write(data[: found.start(1)])
-        file.write(digest)
-        file.write(data[found.end(1) :])
-        file.flush()
-        os.fsync(file.fileno())
+    try:
+        with beside(path) as part, open(part, "wb") as file:
+            file.write(memoryview(data)[: found.start(1)])
+            file.write(digest)
+            file.write(memoryview(data)[found.end(1) :])
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise ModelFileError(
+            f"{str(path)!r} cannot be written: {error.strerror or error}. Choose another path, or make room."
+        ) from error
 
 
 def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]]:
@@ -52,8 +57,8 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Tensor]
         data = Path(path).read_bytes()
     except FileNotFoundError:
         raise ModelFileError(f"There is no file {str(path)!r}. Check the path.") from None
-    except OSError as error:
-        raise ModelFileError(f"{str(path)!r} cannot be read: {error.strerror}.") from error
+    except (OSError, ValueError) as error:
+        raise ModelFileError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
     about = _about(str(path), data)
     if about.get("kind") != kind:
         raise ModelFileError(f"{str(path)!r} is an efattn {about.get('kind')!s}, not a {kind}.")
@@ -92,7 +97,7 @@ def _about(path: str, data: bytes) -> dict[str, Any]:
         version = about["format"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{path!r} is not an efattn file.") from error
-    if not isinstance(version, int) or version > VERSION:
+    if not isinstance(version, int) or not 1 <= version <= VERSION:
         raise ModelFileError(
             f"{path!r} is of format {version}, this efattn reads up to {VERSION}. Install a newer one."
         )

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from efattn import __version__
+from efattn import __version__, storage
 from efattn.bench.measure import Work, fastest, peak_bytes
 from efattn.network import Context, Sight, Stack
 from efattn.network.conditionals import literal
@@ -89,11 +89,8 @@ def run(repeats: int = 15) -> dict[str, Any]:
 def main(folder: Path) -> None:
     found = run()
     folder.mkdir(parents=True, exist_ok=True)
-    path = folder / "conditionals.json"
-    beside = path.with_suffix(".json.part")
-    beside.write_text(json.dumps(found, indent=1) + "\n")
-    beside.replace(path)
-    print(f"written to {path}")
+    with storage.beside(folder / "conditionals.json") as part:
+        part.write_text(json.dumps(found, indent=1) + "\n")
 
 
 if __name__ == "__main__":

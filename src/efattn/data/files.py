@@ -61,11 +61,11 @@ def read_file(
             raise DataError(
                 f"{name} is no complete Parquet file: {_first_line(error)}. Write or fetch it again."
             ) from error
-    data = _text(name, data, encoding)
+    data = text(name, data, encoding)
     dialect = sniff(
         name, data[:_SAMPLE].decode(errors="ignore"), len(data) > _SAMPLE, columns, separator, decimal, header
     )
-    return _read_text(name, data, dialect, only)
+    return read_text(name, data, dialect, only)
 
 
 def sniff(
@@ -143,7 +143,7 @@ def _unzipped(name: str, data: bytes) -> bytes:
         raise DataError(f"{name} is no complete gzip file: {_first_line(error)}. Write or fetch it again.") from error
 
 
-def _text(name: str, data: bytes, encoding: str | None) -> bytes:
+def text(name: str, data: bytes, encoding: str | None) -> bytes:
     """UTF-8 without a byte-order mark."""
     encoding = encoding or next((e for mark, e in _MARKS.items() if data.startswith(mark)), None)
     if encoding:
@@ -160,12 +160,22 @@ def _text(name: str, data: bytes, encoding: str | None) -> bytes:
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data[:_SAMPLE] else data
 
 
-def _read_text(name: str, data: bytes, dialect: Dialect, only: Sequence[str] | None) -> "pl.DataFrame":
+def read_text(
+    name: str,
+    data: bytes,
+    dialect: Dialect,
+    only: Sequence[str] | None = None,
+    types: Sequence[Any] | None = None,
+    look: tuple[int | None, ...] = (10_000, None),
+) -> "pl.DataFrame":
+    """types: of the columns, in their order, where they are known; look: at how many lines to guess them from, which
+    most often are the first, else all."""
     import polars as pl
 
+    known: Any = dict.fromkeys(dialect.zeros, pl.String) if types is None else list(types)
     keep = None if only is None else [i for i, n in enumerate(dialect.names) if n in only]
     error: Exception | None = None
-    for lines in (10_000, None):  # most often the types of the first lines hold; else look at all
+    for lines in look:
         try:
             frame = pl.read_csv(
                 io.BytesIO(data),
@@ -174,7 +184,7 @@ def _read_text(name: str, data: bytes, dialect: Dialect, only: Sequence[str] | N
                 has_header=dialect.header,
                 columns=keep,
                 infer_schema_length=lines,
-                schema_overrides=dict.fromkeys(dialect.zeros, pl.String),
+                schema_overrides=known,
             )
         except pl.exceptions.PolarsError as found:
             error = found

@@ -132,9 +132,7 @@ class Groups:
         if self.lagged is not None and self.time is not None:
             return self._split_by_time(fraction)
         if len(self) < 2:
-            raise DataError(
-                f"{len(self)} group cannot be split in two. Check the role group, or pass no validation fraction."
-            )
+            raise DataError(f"{len(self)} group cannot be split in two. Check the role group, or pass validation=None.")
         size = min(max(round(fraction * len(self)), 1), len(self) - 1)
         held = np.zeros(len(self), bool)
         held[np.random.default_rng(seed).permutation(len(self))[:size]] = True
@@ -145,9 +143,7 @@ class Groups:
         time = self.time[self.numbers]
         times = np.unique(time)
         if len(times) < 2:
-            raise DataError(
-                "With lags the last times are held out, and there is only one time. Pass no validation fraction."
-            )
+            raise DataError("With lags the last times are held out, and there is only one time. Pass validation=None.")
         size = min(max(round(fraction * len(times)), 1), len(times) - 1)
         held = time >= times[-size]
         return self.subset(~held), self.subset(held)

@@ -95,7 +95,10 @@ class Names:
         columns = []
         for c, kind in enumerate(kinds):
             if kind == "text":
-                run, offsets = np.asarray(arrays[f"{c}.bytes"]).tobytes(), np.asarray(arrays[f"{c}.offsets"]).tolist()
+                run, ends = np.asarray(arrays[f"{c}.bytes"]).tobytes(), np.asarray(arrays[f"{c}.offsets"], np.int64)
+                if not len(ends) or ends[0] or ends[-1] != len(run) or (np.diff(ends) < 0).any():
+                    raise DataError("saved names do not follow each other")
+                offsets = ends.tolist()
                 columns.append(texts([run[a:b].decode() for a, b in pairwise(offsets)]))
             else:
                 columns.append(np.asarray(arrays[f"{c}.numbers"]).view(_DTYPES.get(kind, np.dtype(np.int64))))

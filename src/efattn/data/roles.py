@@ -9,6 +9,7 @@ missing     codes, such as -1, that stand for a missing value in a value column
 """
 
 import difflib
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from itertools import combinations
@@ -93,11 +94,15 @@ class Roles:
 
     def to_json(self) -> dict[str, Any]:
         found = {f.name: getattr(self, f.name) for f in fields(self)}
-        return {name: list(x) if isinstance(x, tuple) else x for name, x in found.items() if x not in (None, ())}
+        saved = {name: list(x) if isinstance(x, tuple) else x for name, x in found.items() if x not in (None, ())}
+        if "missing" in saved:  # JSON has no infinity
+            saved["missing"] = [{"number": str(x)} if x in (math.inf, -math.inf) else x for x in saved["missing"]]
+        return saved
 
     @classmethod
     def from_json(cls, saved: dict[str, Any]) -> "Roles":
-        return cls(**saved)
+        codes = [float(x["number"]) if isinstance(x, dict) else x for x in saved.get("missing", ())]
+        return cls(**{**saved, "missing": codes})
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
@@ -126,4 +131,5 @@ def _codes(given: Any) -> tuple[float | str, ...]:
             raise DataError(
                 f"missing takes a number such as -1, a text such as 'n/a', or several in a list; found {code!r}."
             )
-    return tuple(code if isinstance(code, str) else float(code) for code in codes)
+    plain = (code if isinstance(code, str) else float(code) for code in codes)
+    return tuple(code for code in plain if code == code)  # NaN is missing anyway

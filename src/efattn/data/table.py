@@ -127,6 +127,15 @@ class Table:
                 added.append(nw.new_series(name, found, dtype, backend=self._frame.implementation))
         return self._out(self._frame.with_columns(*added))
 
+    def same_kind(self, frame: "pl.DataFrame") -> Any:
+        """A new frame, of the kind that this one came as."""
+        import narwhals as nw
+
+        kind = self._frame.implementation
+        if kind.is_polars():
+            return frame.lazy() if self._lazy else frame
+        return nw.from_arrow(frame.to_arrow(), backend=kind).to_native()
+
     def take(self, rows: Any) -> Any:
         """The frame with only these rows, in this order."""
         return self._out(self._frame[rows])

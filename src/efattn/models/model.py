@@ -18,14 +18,15 @@ from efattn.models.scoring import Conditionals, Scores
 
 @final
 class Model(nn.Module):
-    """Terms by name, as "item" and "rating"."""
+    """Terms by name, as "item" and "rating"; any text is a name, so the modules themselves are numbered."""
 
     def __init__(self, terms: Mapping[str, Conditionals]) -> None:
         super().__init__()
-        self.terms = nn.ModuleDict(terms)
+        self.terms = tuple(terms)
+        self.parts = nn.ModuleList(terms.values())
 
     def __getitem__(self, name: str) -> Conditionals:
-        return cast(Conditionals, self.terms[name])
+        return cast(Conditionals, self.parts[self.terms.index(name)])
 
     def log_prob(self, batch: Batch, draws: int | None = None) -> dict[str, Scores]:
         return {name: self[name].log_prob(batch, draws) for name in self.terms}

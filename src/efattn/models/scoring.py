@@ -44,7 +44,7 @@ class Conditionals(nn.Module, ABC):
         self.family = family if isinstance(family, Categorical | Product) else Product((family,))
         self.context, self.support = context, support
         inside = () if isinstance(self.family, Categorical) else self.family.support.inside
-        self.register_buffer("inside", torch.tensor(inside), persistent=False)
+        self.register_buffer("inside", torch.tensor(inside))
 
     @abstractmethod
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:

@@ -1,0 +1,175 @@
+"""A fitted model as one file.
+
+    JSON: estimator, parameters, schema, families, history        tensors: model.*, schema.*
+
+Reading builds the network without memory of its own and takes the file's tensors only where names and shapes agree,
+so that what a file claims about itself cannot cost more than the file is large.
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from efattn import __version__, families, storage
+from efattn.data import Schema
+from efattn.errors import DataError, EfattnError, ModelFileError
+from efattn.families import Family, MultivariateGaussian, Product
+from efattn.models import Model
+from efattn.training import Training
+
+if TYPE_CHECKING:
+    from efattn.estimators.base import GroupEstimator
+
+
+def save(estimator: "GroupEstimator", path: str | Path) -> None:
+    about = {
+        "version": __version__,
+        "estimator": type(estimator).__name__,
+        "parameters": plain(estimator.get_params(deep=False)),
+        "schema": estimator.schema_.to_json(),
+        "family": None if estimator.family_ is None else families.to_json(estimator.family_),
+        "support": estimator.support_,
+        "terms": list(estimator.terms_),
+        "longest": estimator.longest_,
+        "history": estimator.history_,
+        "notes": estimator.notes_,
+        "sizes": estimator.sizes_,
+    }
+    tensors = {f"model.{name}": x for name, x in estimator.model_.state_dict().items()}
+    tensors |= {f"schema.{name}": torch.from_numpy(x) for name, x in estimator.schema_.arrays().items()}
+    storage.write(path, "model", about, tensors)
+
+
+def load(path: str | Path) -> Any:
+    """A model that `save` wrote, ready to predict."""
+    about, tensors = storage.read(path, "model")
+    try:
+        return _rebuilt(about, tensors)
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError, ArithmeticError, EfattnError) as error:
+        reason = str(error).strip().split("\n")[0] or type(error).__name__
+        reason = f"there is no {reason} in it" if isinstance(error, KeyError) else reason.rstrip(".")
+        raise ModelFileError(f"{str(path)!r} is no usable model: {reason}. Save it again, or fit anew.") from error
+
+
+def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+    from efattn.estimators import EFA, LatentFactor
+
+    kinds = {"EFA": EFA, "LatentFactor": LatentFactor}
+    if about["estimator"] not in kinds:
+        raise DataError(f"this efattn knows no {about['estimator']!r}. Install a newer one")
+    family = None if about["family"] is None else families.from_json(about["family"])
+    if family is not None and not isinstance(family, Product):
+        raise DataError("the family of the value columns is a product")
+    _check_sizes(about["parameters"], family, tensors)
+    estimator: Any = kinds[about["estimator"]](**restored(about["parameters"]))
+    schema = Schema.from_saved(about["schema"], _within(tensors, "schema."))
+    _check_schema(schema, family, about)
+    sizes = {"lags": 0, "max_length": None, **estimator._sizes()}
+    if sizes != {"lags": schema.lags, "max_length": schema.max_length}:
+        raise DataError("lags or max_length are not those of the columns")
+    estimator._restore(schema, family, about)
+    with torch.device("meta"):
+        model = estimator._empty_model()
+    mine = _within(tensors, "model.")
+    for name, x in model.state_dict().items():
+        if name not in mine or mine[name].shape != x.shape or mine[name].dtype != x.dtype:
+            raise DataError(f"its tensor {name!r} is missing or of another shape")
+    model.load_state_dict(mine, assign=True)
+    estimator.model_ = model.eval()
+    return estimator
+
+
+@torch.no_grad()
+def grow(new: Model, old: Model) -> None:
+    """Take over weights where shapes agree; where items were appended, the new ones start as the unknown item did."""
+    mine, theirs = new.state_dict(), old.state_dict()
+    for name, x in mine.items():
+        before = theirs[name]
+        if x.dtype == torch.bool:  # which outputs are shared is a matter of the family
+            continue
+        if x.shape == before.shape:
+            x.copy_(before)
+            continue
+        known = before.shape[0] - (2 if name.endswith("vectors.weight") else 0)
+        if name.endswith("vectors.weight"):  # rows: items, unknown, MASK
+            x[:known], x[known:-1], x[-1] = before[:known], before[known], before[-1]
+        else:  # a row per item of a head: as an average item
+            x[:known] = before
+            x[known:] = before.mean(0)
+
+
+def plain(value: Any) -> Any:
+    """A constructor's parameter as JSON."""
+    if isinstance(value, Family):
+        return {"is": "family", "value": families.to_json(value)}
+    if isinstance(value, Training):
+        return {"is": "training", "value": value.to_json()}
+    if isinstance(value, tuple):
+        return {"is": "tuple", "value": [plain(x) for x in value]}
+    if isinstance(value, Mapping):
+        if all(isinstance(key, str) for key in value) and "is" not in value:
+            return {key: plain(x) for key, x in value.items()}
+        return {"is": "mapping", "value": [[plain(key), plain(x)] for key, x in value.items()]}
+    if isinstance(value, list):
+        return [plain(x) for x in value]
+    if isinstance(value, np.generic):
+        return value.item()
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    raise DataError(f"A parameter of this model cannot be saved: {value!r}.")
+
+
+def restored(saved: Any) -> Any:
+    if isinstance(saved, list):
+        return [restored(x) for x in saved]
+    if not isinstance(saved, dict):
+        return saved
+    if "is" not in saved:
+        return {key: restored(x) for key, x in saved.items()}
+    kind, value = saved["is"], saved["value"]
+    if kind == "family":
+        return families.from_json(value)
+    if kind == "training":
+        return Training.from_json(value)
+    if kind == "tuple":
+        return tuple(restored(x) for x in value)
+    return {restored(key): restored(x) for key, x in value}
+
+
+def _check_sizes(parameters: Any, family: Product | None, tensors: Mapping[str, Tensor]) -> None:
+    """No size can honestly exceed what the file holds."""
+    most = max((x.numel() for x in tensors.values()), default=0)
+    for name in ("layers", "heads", "width", "feed_forward", "lags"):
+        size, limit = parameters.get(name), len(tensors) if name == "layers" else most
+        if isinstance(size, int) and size > limit:
+            raise DataError(f"{name}={size} does not fit its tensors")
+    for part in () if family is None else family.parts:
+        size = part.columns**2 if isinstance(part, MultivariateGaussian) else getattr(part, "levels", 0)
+        if size > 2 * most:
+            raise DataError(f"{part!r} does not fit its tensors")
+
+
+def _check_schema(schema: Schema, family: Product | None, about: dict[str, Any]) -> None:
+    """That its parts belong together."""
+    values, items, fitted = schema.roles.of("value"), schema.vocabulary, schema.standardiser
+    sizes = () if items is None else {len(column) for column in items.known.columns}
+    wrong = items is not None and (items.columns != schema.roles.of("item") or len(sizes) != 1)
+    wrong |= family is not None and family.columns != len(values)
+    wrong |= not set(about["terms"]) <= {"item", "value"} or about["support"] not in ("all", "distinct")
+    wrong |= ("item" in about["terms"] and items is None) or ("value" in about["terms"] and family is None)
+    if fitted is not None:
+        wrong |= not len(fitted.how) == len(fitted.centre) == len(fitted.scale) == len(values)
+        wrong |= not bool((fitted.scale > 0).all())
+        by_item, known = fitted.item_centre, 0 if items is None else len(items)
+        wrong |= ("item" in fitted.how) != (by_item is not None)
+        wrong |= by_item is not None and by_item.shape != (known + 1, len(values))
+    if wrong:
+        raise DataError("its columns, items and values do not belong together")
+
+
+def _within(tensors: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}

@@ -1,0 +1,255 @@
+"""The training loop. A model is known to it only as log_prob(batch) -> values, which are scored, and their weights.
+
+    maximise  sum w_i log p_i / sum w_i   over batches of like-long groups, one term after the other
+
+Each term has its own seed, optimiser, early stopping and best weights.
+"""
+
+import logging
+import math
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, final
+
+import torch
+from torch import Tensor, nn
+
+from efattn.data import Batch, Groups
+from efattn.errors import DataError, TrainingError
+from efattn.models import Conditionals, Model
+from efattn.training.checkpoint import Checkpoint, optimiser_tensors, restore_optimiser
+from efattn.training.options import DROPS, Training
+
+log = logging.getLogger("efattn")
+Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
+Callback = Callable[[Record], object]
+Tick = Callable[[str, int, int], object]  # term, step, steps
+
+
+@final
+@dataclass
+class Progress:
+    """Where the training of one term stands."""
+
+    epoch: int = 0
+    batch: int = 0  # of the epoch
+    total: float = 0.0  # of the epoch so far
+    weight: float = 0.0
+    seconds: float = 0.0
+    best: float | None = None
+    best_epoch: int = 0
+    drops: int = 0  # of the rate, on a plateau
+    since: int = 0  # the epoch of the last one
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@final
+@dataclass
+class Fitting:
+    """What fits the terms of a model, one after the other, and can stop and go on anywhere."""
+
+    model: Model
+    data: Groups
+    held: Groups | None
+    options: Training
+    seed: int = 0
+    checkpoint: Checkpoint | None = None
+    callbacks: Sequence[Callback] = ()
+    tick: Tick | None = None
+    history: list[Record] = field(default_factory=list)
+    interrupted: bool = False
+
+    def run(self, resume: bool = False) -> None:
+        device = self.options.resolve_device()
+        self.model.to(device)
+        if self.checkpoint is not None:
+            self.checkpoint.prepare()
+        found = self.checkpoint.read() if self.checkpoint is not None and resume else None
+        names = list(self.model.terms)
+        first, state = 0, None
+        tensors: dict[str, Tensor] = {}
+        if found is not None:
+            state, tensors = found
+            first, self.history[:] = names.index(state["term"]), state["history"]
+            self.model.load_state_dict(_without(tensors, "model."))
+            log.info("Resuming %s at epoch %d.", state["term"], state["progress"]["epoch"] + 1)
+        with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
+            for number, name in enumerate(names[first:], first):
+                torch.manual_seed(self.seed + number)
+                mine = state if number == first else None
+                _Term(self, name, device).run(mine, tensors)
+                if self.interrupted:
+                    break
+        self.model.to("cpu").eval()
+        if self.checkpoint is not None and not self.interrupted:
+            self.checkpoint.remove()
+
+
+class _Term:
+    """One term in training."""
+
+    def __init__(self, fitting: Fitting, name: str, device: torch.device) -> None:
+        self.fitting, self.name, self.device = fitting, name, device
+        self.term: Conditionals = fitting.model[name]
+        self.options = options = fitting.options
+        self.parameters = [p for p in self.term.parameters() if p.requires_grad]
+        fused = device.type in ("cpu", "cuda")
+        if options.optimiser == "adam":
+            self.optimiser: torch.optim.Optimizer = torch.optim.Adam(self.parameters, options.rate, fused=fused)
+        else:
+            decay = {"weight_decay": options.weight_decay}
+            self.optimiser = torch.optim.AdamW(_decayed(self.parameters, decay), options.rate, fused=fused)
+        self.best: dict[str, Tensor] = {}
+        self.at = Progress()
+        batches = len(self.plan(0))
+        self.epochs, self.patience = options.epochs_for(batches), options.patience_for(batches)
+        self.adaptive = options.decay == "plateau" and self.patience is not None and fitting.held is not None
+
+    def run(self, state: dict[str, Any] | None, tensors: dict[str, Tensor]) -> None:
+        if state is not None:
+            self.at = Progress(**state["progress"])
+            self.best = _without(tensors, "best.")
+            restore_optimiser(self.optimiser, tensors)
+            torch.set_rng_state(tensors["random"])
+            if self.device.type == "cuda" and "random.cuda" in tensors:
+                torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+        try:
+            while not self.finished():
+                self.epoch()
+        except KeyboardInterrupt:
+            self.fitting.interrupted = True
+            kept = f"the best weights, of epoch {self.at.best_epoch}" if self.best else "the weights as they are"
+            log.warning("Interrupted in epoch %d of the %s term: keeping %s.", self.at.epoch + 1, self.name, kept)
+        if self.best:
+            self.term.load_state_dict({k: v.to(self.device) for k, v in self.best.items()})
+
+    def finished(self) -> bool:
+        return (self.stale() and self.at.batch == 0) or self.at.epoch >= self.epochs
+
+    def stale(self) -> bool:
+        """No better score for too long."""
+        at = self.at
+        last = max(at.best_epoch, at.since)
+        return self.patience is not None and at.best is not None and at.epoch - last >= self.patience
+
+    def lower_rate(self) -> None:
+        """Go on from the best weights with a lower rate and a fresh memory of gradients."""
+        self.at.drops, self.at.since = self.at.drops + 1, self.at.epoch
+        self.term.load_state_dict(self.best)
+        self.optimiser.state.clear()
+
+    def plan(self, epoch: int) -> list[Any]:
+        return self.fitting.data.plan(self.options.tokens, shuffle=self.fitting.seed, epoch=epoch)
+
+    def epoch(self) -> None:
+        plan, at = self.plan(self.at.epoch), self.at
+        start = time.monotonic() - at.seconds
+        self.term.train()
+        for number in range(at.batch, len(plan)):
+            step, total = at.epoch * len(plan) + number, self.epochs * len(plan)
+            rate = self.options.rate_at(min(step, total - 1), total, at.drops if self.adaptive else None)
+            scores, weight = self.step(plan[number], rate, number)
+            at.total, at.weight, at.batch = at.total + scores, at.weight + weight, number + 1
+            at.seconds = time.monotonic() - start
+            if self.fitting.tick is not None:
+                self.fitting.tick(self.name, step + 1, total)
+            if self.fitting.checkpoint is not None and self.fitting.checkpoint.due() and number + 1 < len(plan):
+                self.save()
+        self.close_epoch(start)
+
+    def step(self, pieces: Any, rate: float, number: int) -> tuple[float, float]:
+        batch = self.fitting.data.batch(pieces, self.term.context).to(self.device)
+        for group in self.optimiser.param_groups:
+            group["lr"] = rate
+        self.optimiser.zero_grad(set_to_none=True)
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed()):
+            scores = self.term.log_prob(batch, self.options.draws)
+        weight = (scores.weight * scores.scored).sum()
+        if not weight > 0:
+            return 0.0, 0.0
+        total = (scores.values * scores.weight).sum()
+        loss = -total / weight
+        if not loss.isfinite():
+            raise TrainingError(self.words_for_nan(batch, number))
+        loss.backward()
+        if self.options.clip is not None:
+            nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
+        self.optimiser.step()
+        return float(total.detach()), float(weight)
+
+    def mixed(self) -> bool:
+        return self.options.precision == "mixed" and self.device.type == "cuda"
+
+    def words_for_nan(self, batch: Batch, number: int) -> str:
+        rows = batch.rows[batch.rows >= 0].tolist()[:3] if batch.rows is not None else []
+        return (
+            f"The loss of the {self.name} term turned into NaN or infinity in epoch {self.at.epoch + 1}, batch "
+            f"{number + 1} (rows {', '.join(map(str, rows))}, ...). Try a lower rate, Training(rate="
+            f"{self.options.rate / 10:g}), look for extreme values in these rows, or choose a family that allows them."
+        )
+
+    def close_epoch(self, start: float) -> None:
+        at, held = self.at, self.fitting.held
+        if not at.weight > 0:
+            raise DataError(
+                f"There is nothing to fit the {self.name} term to: no training row of a positive weight is a target "
+                "with a known item or value. Check the roles target and weight, and what is missing."
+            )
+        train = at.total / at.weight
+        found = None if held is None else mean_log_prob(self.term, held, self.options.tokens, self.device)
+        if found is not None and not math.isfinite(found):
+            raise TrainingError(
+                f"The validation log-likelihood of the {self.name} term is {found} after epoch {at.epoch + 1}. Try a "
+                f"lower rate, Training(rate={self.options.rate / 10:g}), and look for extreme values held out."
+            )
+        if found is not None and (at.best is None or found > at.best):
+            at.best, at.best_epoch = found, at.epoch + 1
+            self.best = {k: v.detach().clone() for k, v in self.term.state_dict().items()}
+        rate = self.optimiser.param_groups[0]["lr"]
+        record: Record = {"term": self.name, "epoch": at.epoch + 1, "epochs": self.epochs, "train": train}
+        record |= {"validation": found, "best": at.best, "rate": rate, "seconds": time.monotonic() - start}
+        self.fitting.history.append(record)
+        at.epoch, at.batch, at.total, at.weight, at.seconds = at.epoch + 1, 0, 0.0, 0.0, 0.0
+        if self.adaptive and self.stale() and at.drops < DROPS:
+            self.lower_rate()
+        if self.fitting.checkpoint is not None and self.fitting.checkpoint.due():
+            self.save()
+        for callback in self.fitting.callbacks:
+            callback(record)
+
+    def save(self) -> None:
+        assert self.fitting.checkpoint is not None
+        tensors = {f"model.{k}": v for k, v in self.fitting.model.state_dict().items()}
+        tensors |= {f"best.{k}": v for k, v in self.best.items()} | optimiser_tensors(self.optimiser)
+        tensors["random"] = torch.get_rng_state()
+        if self.device.type == "cuda":
+            tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
+        state = {"term": self.name, "progress": self.at.to_json(), "history": self.fitting.history}
+        self.fitting.checkpoint.write(state, tensors)
+
+
+@torch.no_grad()
+def mean_log_prob(term: Conditionals, data: Groups, tokens: int, device: torch.device | str = "cpu") -> float | None:
+    """Per scored target, weighted; None where nothing is scored."""
+    training = term.training
+    term.eval()
+    total = weight = 0.0
+    for batch in data.batches(tokens, context=term.context):
+        scores = term.log_prob(batch.to(device))
+        total += float((scores.values.double() * scores.weight).sum())
+        weight += float((scores.weight * scores.scored).sum())
+    term.train(training)
+    return total / weight if weight else None
+
+
+def _decayed(parameters: list[nn.Parameter], decay: dict[str, float]) -> list[dict[str, Any]]:
+    """Matrices decay, biases and norms do not."""
+    matrices = [p for p in parameters if p.dim() > 1]
+    return [{"params": matrices, **decay}, {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
+
+
+def _without(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:
+    return {name.removeprefix(prefix): x for name, x in tensors.items() if name.startswith(prefix)}
