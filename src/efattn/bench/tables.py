@@ -32,7 +32,9 @@ def measure(case: str, rows: int, seed: int = 0) -> dict[str, Any]:
     if case != "sorted":
         frame = frame.sample(fraction=1.0, shuffle=True, seed=seed)
     if case == "text":
-        frame = frame.with_columns(pl.format("user {}", "user").alias("user"), pl.format("item {}", "item").alias("item"))
+        frame = frame.with_columns(
+            pl.format("user {}", "user").alias("user"), pl.format("item {}", "item").alias("item")
+        )
     before = _peak()
     start = time.perf_counter()
     roles = Roles(group="user", item="item", value="rating", order="when")
