@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from efattn.network import Sight, Stack
 from efattn.network.conditionals import folded, formed, literal, two_streams
+from efattn.network.stack import Inputs
 
 WIDTH = 8
 
@@ -122,6 +123,14 @@ def test_the_stack_chooses_the_cheapest_exact_path():
     assert chosen("others", 2, feed_forward=8) is formed
     assert chosen("others", 2, norm="pre") is formed
     assert chosen("others", 3) is formed
+
+
+def test_a_gpu_builds_the_copies_where_they_are_few():
+    """Measured on an H200: 2.4 ms against 9 for 32 groups of 50; 32 against 12 for 1,024 groups."""
+    for groups, expected in ((32, literal), (1024, folded)):
+        content = torch.empty(groups, 50, 32, device="meta")
+        sight = Sight.of("others", torch.ones(groups, 50, dtype=torch.bool, device="meta"), 50)
+        assert Stack(32).choose(Inputs(content, content, sight, [None, None])) is expected
 
 
 SHARP = list(product(["past", "others"], [1, 2, 3], [(None, 0), ("pre", 12), ("post", 12)], [1, 10, 30]))

@@ -19,6 +19,7 @@ from efattn.network.embeddings import mlp
 from efattn.network.sight import Sight
 
 Norm = Literal["pre", "post"]
+FEW = 2**24  # numbers in all copies, below which a GPU is done with them before it could launch anything smarter
 Noise = tuple[Tensor, Tensor] | None  # factors (batch, 1, width) for what attention and feed-forward add
 
 
@@ -140,6 +141,8 @@ class Stack(nn.Module):
 
         if inputs.sight.causal or len(self.blocks) == 1:
             return conditionals.two_streams
+        if inputs.content.device.type != "cpu" and inputs.content[0].numel() * inputs.masked[..., 0].numel() <= FEW:
+            return conditionals.literal
         if len(self.blocks) == 2 and self.layers[0].affine and inputs.weights is None:
             return conditionals.folded
         return conditionals.formed

@@ -1,0 +1,23 @@
+"""Pictures from fitted objects and arrays: each function gives a matplotlib Figure, `save` writes it as a PNG file.
+
+    plots.save(plots.attention_heatmap(model.attention(one_group)), "attention.png")
+
+No pyplot and no global state: pictures are the same with or without a screen. matplotlib loads with the first one.
+"""
+
+from efattn.plots.maps import listening_map, station_map
+from efattn.plots.style import save
+from efattn.plots.values import history, predicted_against_actual, predicted_by_case
+from efattn.plots.weights import attention_by_distance, attention_heatmap, heatmaps
+
+__all__ = [
+    "attention_by_distance",
+    "attention_heatmap",
+    "heatmaps",
+    "history",
+    "listening_map",
+    "predicted_against_actual",
+    "predicted_by_case",
+    "save",
+    "station_map",
+]

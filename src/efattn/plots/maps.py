@@ -1,0 +1,116 @@
+"""Places on a map: values in colours, and what one place listens to as lines."""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from efattn.errors import DataError
+from efattn.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Places = Mapping[str, tuple[float, float]]
+
+
+@style.styled
+def station_map(
+    longitude: Any,
+    latitude: Any,
+    panels: Mapping[str, Any],
+    *,
+    title: str,
+    subtitle: str = "",
+    unit: str = "",
+    errors: Collection[str] = (),
+    places: Places | None = None,
+) -> "Figure":
+    """One map per panel, side by side: a dot per station, coloured by the panel's values. errors: the panels whose
+    colours are centred on zero; the others share one scale. places: names to print at (longitude, latitude)."""
+    x, y = _degrees(longitude, latitude)
+    figure = style.page(4.1 * len(panels) + 0.4, 4.9, title, subtitle)
+    shared = np.concatenate([np.asarray(v, float) for name, v in panels.items() if name not in errors] or [np.zeros(1)])
+    for k, (name, given) in enumerate(panels.items()):
+        values = np.asarray(given, float)
+        axes = figure.add_subplot(1, len(panels), k + 1)
+        _land(axes, x, y, places, left=k == 0)
+        most = float(np.nanquantile(np.abs(values), 0.98)) or 1.0
+        scale = (-most, most) if name in errors else (np.nanmin(shared), np.nanmax(shared))
+        looks: dict[str, Any] = {
+            "cmap": style.ERRORS if name in errors else style.VALUES,
+            "vmin": scale[0],
+            "vmax": scale[1],
+        }
+        dots = axes.scatter(x, y, c=values, s=54, edgecolors=style.GREY, linewidths=0.5, zorder=3, **looks)
+        axes.set_title(name)
+        ends = "both" if name in errors else "neither"
+        bar = figure.colorbar(dots, ax=axes, orientation="horizontal", label=unit, shrink=0.8, aspect=28, extend=ends)
+        bar.outline.set_visible(False)
+    return figure
+
+
+@style.styled
+def listening_map(
+    longitude: Any,
+    latitude: Any,
+    weights: Any,
+    station: int,
+    *,
+    title: str,
+    subtitle: str = "",
+    places: Places | None = None,
+) -> "Figure":
+    """Lines from one station (its number) to those it looks at, dark and wide for much. weights: one per station;
+    what the station gives to itself is left out."""
+    from matplotlib.collections import LineCollection
+
+    x, y = _degrees(longitude, latitude)
+    given = np.asarray(weights, float).copy()
+    if given.shape != x.shape or not 0 <= station < len(x):
+        raise DataError(f"weights are one per station, of {len(x)}, and station one of their numbers.")
+    given[station] = 0.0
+    figure = style.page(6.4, 6.2, title, subtitle)
+    axes = figure.add_subplot()
+    _land(axes, x, y, places)
+    order = np.argsort(given)
+    order = order[order != station]  # heavy ones on top
+    share = given[order] / (given.max() or 1)
+    ends = [[(x[station], y[station]), (x[k], y[k])] for k in order]
+    lines = LineCollection(ends, colors=style.BLUE, linewidths=5 * share, alpha=0.35, zorder=2, capstyle="round")
+    axes.add_collection(lines)
+    looks: dict[str, Any] = {"cmap": style.WEIGHTS, "vmin": 0, "edgecolors": style.GREY, "linewidths": 0.5}
+    dots = axes.scatter(x[order], y[order], c=given[order], s=24 + 110 * share, zorder=3, **looks)
+    axes.scatter(x[station], y[station], marker="*", s=260, color=style.ORANGE, edgecolors="white", zorder=4)
+    bar = figure.colorbar(dots, ax=axes, orientation="horizontal", label="attention weight", shrink=0.7, aspect=30)
+    bar.outline.set_visible(False)
+    return figure
+
+
+def _degrees(longitude: Any, latitude: Any) -> tuple[np.ndarray, np.ndarray]:
+    x, y = np.asarray(longitude, float), np.asarray(latitude, float)
+    if x.shape != y.shape or x.ndim != 1 or not len(x):
+        raise DataError(f"longitude and latitude are two lists of one length; found shapes {x.shape} and {y.shape}.")
+    return x, y
+
+
+def _land(axes: "Axes", x: np.ndarray, y: np.ndarray, places: Places | None, left: bool = True) -> None:
+    """Degrees at a true shape, with names to find one's way."""
+    from matplotlib.ticker import MaxNLocator
+
+    room = 0.06 * max(np.ptp(x), np.ptp(y), 1.0)
+    limits = (x.min() - room, x.max() + room), (y.min() - room, y.max() + room)
+    axes.set(xlim=limits[0], ylim=limits[1], aspect=1 / np.cos(np.radians(y.mean())))
+    axes.grid(color=style.PALE, linewidth=0.5, zorder=0)
+    axes.xaxis.set_major_formatter(lambda v, _: f"{abs(v):.0f}°{'W' if v < 0 else 'E' if v > 0 else ''}")
+    axes.yaxis.set_major_formatter(lambda v, _: f"{abs(v):.0f}°{'S' if v < 0 else 'N' if v > 0 else ''}")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.set_major_locator(MaxNLocator(nbins=5, steps=[1, 2, 5, 10]))
+    style.bare(axes)
+    axes.tick_params(labelsize=8, labelleft=left)
+    for name, (east, north) in (places or {}).items():
+        if limits[0][0] <= east <= limits[0][1] and limits[1][0] <= north <= limits[1][1]:
+            axes.scatter(east, north, marker="+", s=26, color=style.GREY, linewidths=0.9, zorder=1)
+            at: dict[str, Any] = {"xytext": (4, 4), "textcoords": "offset points"}
+            axes.annotate(name, (east, north), fontsize=8, color=style.GREY, zorder=1, **at)
