@@ -227,3 +227,14 @@ def test_an_update_is_checked_like_a_fit():
         model.update(TABLE.clear())
     with pytest.raises(TypeError):
         model.update(TABLE, epoch=3)
+
+
+def test_a_model_of_items_predicts_the_most_probable_one_of_each_row():
+    model = efa().fit(TABLE, group="user", item="movie", order="at")
+    told = model.predict(TABLE)
+    assert told.columns == [*TABLE.columns, "movie_mode", "movie_probability"]
+    assert told["movie_probability"].is_between(1 / 8, 1).all()
+    for _, group in told.group_by("user"):  # an item of another row of the group is ruled out
+        for row in group.iter_rows(named=True):
+            others = set(group["movie"]) - {row["movie"]}
+            assert row["movie_mode"] not in others

@@ -161,12 +161,19 @@ class GroupEstimator(BaseEstimator, ABC):
 
     def predict(self, table: Any, interval: float | None = 0.9) -> Any:
         """The table with <value>_mean, _sd, _lower and _upper beside it, each row from its context, never from
-        itself; of ordinal values also the most probable level and the probability of each."""
+        itself; of ordinal values also the most probable level and the probability of each. A model of items alone
+        gives the most probable item of each row as <item>_mode, and its probability; recommend gives more of them."""
         if interval is not None and (not isinstance(interval, Real) or not 0 < interval < 1):
             raise DataError(f"interval is a probability between 0 and 1, or None; found {interval!r}.")
-        term, source = self._term("value", "predict"), Table.read(table)
+        self._check_fitted()
+        kind = "item" if self.terms_ == ("item",) else "value"
+        term, source = self._term(kind, "predict"), Table.read(table)
         groups = self.schema_.encode(source)
-        found = rows.predictions(term, self.schema_, groups, len(source), interval)
+        if term.of_items:
+            item, probability = items.modes(term, groups, len(source))
+            found = words.modes(self._vocabulary(), item, probability)
+        else:
+            found = rows.predictions(term, self.schema_, groups, len(source), interval)
         return source.with_columns(words.renamed(found, self.schema_.roles.columns))
 
     def recommend(self, histories: Any = None, k: int = 10) -> Any:

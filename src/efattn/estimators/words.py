@@ -42,6 +42,12 @@ def ranked(
     return made if like is None else like.same_kind(made)
 
 
+def modes(vocabulary: Vocabulary, item: np.ndarray, probability: np.ndarray) -> dict[str, Any]:
+    """<item>_mode per key of the items, and its probability."""
+    named = {f"{column}_mode": values for column, values in item_columns(vocabulary, item).items()}
+    return {**named, f"{'_'.join(vocabulary.columns)}_probability": probability}
+
+
 def renamed(columns: dict[str, Any], taken: Iterable[str]) -> dict[str, Any]:
     """The columns, with an underscore behind a name that a column of the user's has."""
     names = set(taken)

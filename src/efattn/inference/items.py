@@ -13,7 +13,7 @@ from torch import Tensor
 
 from efattn.data import Batch, Groups
 from efattn.errors import DataError
-from efattn.inference.rows import batch_size
+from efattn.inference.rows import batch_size, batches, put
 from efattn.models import Conditionals, LatentItems, LatentValues, Model, Term
 from efattn.network import ItemVectors, Tied
 
@@ -43,6 +43,19 @@ def first_items(term: Conditionals, k: int) -> tuple[np.ndarray, np.ndarray]:
     p = term.family.mean(term.outputs(batch))[0, 0].double()
     best = p.topk(min(k, len(p)))
     return best.indices.numpy(), best.values.numpy()
+
+
+@torch.no_grad()
+def modes(term: Conditionals, groups: Groups, rows: int) -> tuple[np.ndarray, np.ndarray]:
+    """item (row,), probability (row,): the most probable item of every row, given its context."""
+    item, probability = np.zeros(rows, np.int64), np.full(rows, np.nan)
+    if term.support == "distinct":
+        groups.check_distinct()
+    for batch in batches(groups, term):
+        best = term.family.mean(term.outputs(batch)).double().max(-1)
+        put(item, batch, best.indices)
+        put(probability, batch, best.values)
+    return item, probability
 
 
 def _one_more(term: Conditionals, batch: Batch) -> Tensor:

@@ -38,7 +38,7 @@ def log_likelihoods(model: Model, schema: Schema, groups: Groups, rows: int) -> 
         out = np.full(rows, np.nan)
         for batch in batches(inside, term):
             scores = term.log_prob(batch)
-            _put(out, batch, scores.values.double(), scores.scored)
+            put(out, batch, scores.values.double(), scores.scored)
         if not term.of_items and observed is not None and schema.standardiser is not None:
             out[groups.every.row] += log_jacobian(term, schema, observed)
         found[name] = out
@@ -76,7 +76,7 @@ def predictions(
         for what, values in found.items():
             plain = _in_units(schema, values.numpy(), item, spread=what == "sd")
             for c, name in enumerate(names):
-                _put(columns[f"{name}_{what}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
+                put(columns[f"{name}_{what}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
         _put_levels(columns, batch, f, family, names, rows)
     return columns
 
@@ -90,10 +90,10 @@ def _put_levels(
             p = part.probabilities(f[..., outputs])
             levels = range(part.low, part.low + part.levels)
             columns.setdefault(f"{name}_mode", np.full(rows, np.nan))
-            _put(columns[f"{name}_mode"], batch, p.argmax(-1).double() + part.low)
+            put(columns[f"{name}_mode"], batch, p.argmax(-1).double() + part.low)
             for k, level in enumerate(levels):
                 columns.setdefault(f"{name}_p_{level}", np.full(rows, np.nan))
-                _put(columns[f"{name}_p_{level}"], batch, p[..., k])
+                put(columns[f"{name}_p_{level}"], batch, p[..., k])
 
 
 def _in_units(schema: Schema, values: np.ndarray, item: np.ndarray | None, *, spread: bool) -> np.ndarray:
@@ -102,7 +102,7 @@ def _in_units(schema: Schema, values: np.ndarray, item: np.ndarray | None, *, sp
     return schema.standardiser.undo_scale(values) if spread else schema.standardiser.undo(values, item)
 
 
-def _put(out: np.ndarray, batch: Batch, values: Tensor, where: Tensor | None = None) -> None:
+def put(out: np.ndarray, batch: Batch, values: Tensor, where: Tensor | None = None) -> None:
     """Values (batch, length) to the table's rows they belong to."""
     assert batch.rows is not None
     kept = batch.rows >= 0 if where is None else (batch.rows >= 0) & where
