@@ -8,7 +8,7 @@ READY := .venv/.ready
 .PHONY: demo test slow check format bench clean
 
 demo: $(READY)
-	$(BIN)/python examples/synthetic_study.py
+	$(BIN)/efattn demo
 
 test: $(READY)
 	$(BIN)/python -m pytest -n auto
@@ -26,8 +26,7 @@ format: $(READY)
 	$(BIN)/ruff format
 
 bench: $(READY)
-	$(BIN)/python -m efattn.bench.conditionals benchmarks/results
-	$(BIN)/python -m efattn.bench.tables benchmarks/results
+	$(BIN)/efattn bench -o benchmarks/results
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

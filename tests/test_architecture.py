@@ -27,7 +27,6 @@ LAYERS = {
     "datasets": 5,
     "experiments": 5,
     "bench": 5,
-    "demo": 5,
     "cli": 6,
     "__main__": 6,
     "explorer": 6,

@@ -269,9 +269,6 @@ def test_nothing_works_before_fit(make, tmp_path):
 def test_a_model_without_a_term_says_what_it_cannot_do():
     with pytest.raises(DataError, match="no item term, so it cannot recommend"):
         fitted("lags")[0].recommend(WEATHER)
-    items = efa().fit(TABLE, group="user", item="movie")
-    with pytest.raises(DataError, match="no value term, so it cannot predict"):
-        items.predict(TABLE)
 
 
 def test_a_table_without_the_value_column_can_be_predicted():

@@ -1,7 +1,9 @@
 """What the README says is what the repository does."""
 
 import json
+import os
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -20,10 +22,32 @@ def test_its_benchmark_table_is_the_result_file():
 
 
 def test_its_demo_table_is_the_result_file():
-    found = json.loads((HOME / "benchmarks/results/synthetic-study.json").read_text())
-    for row in found["records"]:
-        line = f"{row['context']:8} {row['model']:16} {row['error']:8.3f} {row['floor']:8.3f} {row['seconds']:8.1f}"
-        assert line in README
+    found = json.loads((HOME / "benchmarks/results/demo.json").read_text())
+    error = {(row["context"], row["model"]): row["error"] for row in found["errors"]}
+    for context, words in (("past", "earlier ratings"), ("others", "all other ratings")):
+        numbers = f"{error[context, 'latent factors']:14.3f}  {error[context, 'EFA']:5.3f}  {found['floor']:13.3f}"
+        assert f"{words:17}  {numbers}" in README
+
+
+@pytest.mark.slow
+def test_its_shell_lines_run_as_they_stand_in_an_empty_folder(tmp_path):
+    (lines,) = re.findall(r"```sh\n(.*?)```", README, re.S)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for line in lines.splitlines():
+        done = subprocess.run(
+            shlex.split(line),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**os.environ, "PATH": path},
+        )
+        assert done.returncode == 0, done.stderr
+    assert (
+        (tmp_path / "predicted.csv")
+        .read_text()
+        .startswith("station,latitude,longitude,date,tmax,tmin,tmean,tmean_mean")
+    )
 
 
 BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)

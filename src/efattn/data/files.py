@@ -107,10 +107,8 @@ def sniff(
 def _content(source: Any) -> tuple[str, bytes]:
     """The bytes of a source, unzipped, and what to call it; only the first few of a Parquet file on disk."""
     if not isinstance(source, (str, Path)):
-        found = source.read()
-        return str(getattr(source, "name", "The file")), _unzipped(
-            "The file", found.encode() if isinstance(found, str) else found
-        )
+        found, name = source.read(), str(getattr(source, "name", "The file"))
+        return name, _unzipped(name, found.encode() if isinstance(found, str) else found)
     if re.match(r"\w+://", str(source)):
         raise DataError(f"{source} is an address, not a file. Download it first and pass the path.")
     path = Path(source)

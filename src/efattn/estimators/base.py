@@ -168,7 +168,7 @@ class GroupEstimator(BaseEstimator, ABC):
         self._check_fitted()
         kind = "item" if self.terms_ == ("item",) else "value"
         term, source = self._term(kind, "predict"), Table.read(table)
-        groups = self.schema_.encode(source)
+        groups = self._told(self.schema_.encode(source))
         if term.of_items:
             item, probability = items.modes(term, groups, len(source))
             found = words.modes(self._vocabulary(), item, probability)
@@ -349,6 +349,11 @@ class GroupEstimator(BaseEstimator, ABC):
         if self.training is not None and not isinstance(self.training, Training):
             raise DataError(f"training is an efattn.Training(...) or None; found {self.training!r}.")
 
+    def _told(self, groups: Groups) -> Groups:
+        for note in groups.notes:
+            log.info(note)
+        return groups
+
     def _check_fitted(self) -> None:
         if not hasattr(self, "model_"):
             raise NotFittedError(
@@ -373,7 +378,7 @@ class GroupEstimator(BaseEstimator, ABC):
     def _log_likelihoods(self, table: Any) -> tuple[Groups, dict[str, np.ndarray]]:
         self._check_fitted()
         source = Table.read(table)
-        groups = self.schema_.encode(source, need=("value",) if "value" in self.terms_ else ())
+        groups = self._told(self.schema_.encode(source, need=("value",) if "value" in self.terms_ else ()))
         self._check_fits(groups)
         return groups, rows.log_likelihoods(self.model_, self.schema_, groups, len(source))
 

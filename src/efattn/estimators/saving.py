@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 from efattn import __version__, families, storage
 from efattn.data import Schema
@@ -72,7 +73,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     if sizes != {"lags": schema.lags, "max_length": schema.max_length}:
         raise DataError("lags or max_length are not those of the columns")
     estimator._restore(schema, family, about)
-    with torch.device("meta"):
+    with torch.device("meta"), _Uninitialised():
         model = estimator._empty_model()
     mine = _within(tensors, "model.")
     for name, x in model.state_dict().items():
@@ -81,6 +82,16 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     model.load_state_dict(mine, assign=True)
     estimator.model_ = model.eval()
     return estimator
+
+
+class _Uninitialised(TorchFunctionMode):
+    """Weights that the file has are not drawn first: to do so on no device at all, torch would load its compiler, which
+    takes longer than all else."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if kwargs and "tensor" in kwargs else args[0]
+        return func(*args, **(kwargs or {}))
 
 
 @torch.no_grad()

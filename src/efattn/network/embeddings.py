@@ -102,7 +102,8 @@ class ValueMLP(ValueVectors):
         super().__init__()
         self.width = width
         self.net = mlp((columns if columns == 1 else 2 * columns, hidden, width))
-        self.mask = nn.Parameter(torch.randn(width) / width**0.5)
+        self.mask = nn.Parameter(torch.empty(width))
+        nn.init.normal_(self.mask, std=width**-0.5)
 
     def forward(self, value: Tensor, observed: Tensor) -> Tensor:
         x = value * observed

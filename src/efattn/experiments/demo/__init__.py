@@ -39,8 +39,9 @@ def run(
     told = Telling(folder, console)
     with _one_thread():
         found = synthetic.run(told, users, epochs) if name == "synthetic" else weather.run(told, epochs)
-    told.close(time.perf_counter() - start)
-    return {"demo": name, "folder": str(told.folder), "files": told.files, **found}
+    seconds = time.perf_counter() - start
+    told.close(seconds)
+    return {"demo": name, "folder": str(told.folder), "files": told.files, "seed": 0, "seconds": seconds, **found}
 
 
 @contextlib.contextmanager

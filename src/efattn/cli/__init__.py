@@ -1,0 +1,54 @@
+"""The command line: one verb is one call into the library.
+
+    efattn fit | score | predict | recommend | similar | attention | summary | datasets | bench | demo
+
+Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to
+standard error. Exit 0; 2 for the user's mistake, in one line; 130 when interrupted; 1 for a mistake of ours.
+"""
+
+from typing import Annotated
+
+import typer
+
+from efattn.cli import asking, fitting, others
+from efattn.cli.running import run
+
+app = typer.Typer(
+    name="efattn",
+    no_args_is_help=True,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["--help", "-h"]},
+    epilog="Example:\n\nefattn fit ratings.csv --group user --item movie --value rating -o m.efattn",
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from efattn import __version__
+
+        typer.echo(f"efattn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+    verbose: Annotated[int, typer.Option("-v", "--verbose", count=True, help="Say more; -vv says all.")] = 0,
+    debug: Annotated[bool, typer.Option("--debug", help="Say all, with a traceback for every error.")] = False,
+) -> None:
+    """Exponential Family Attention: probabilistic models of grouped observations, from any table.
+
+    -v, -vv and --debug may also stand behind the verb."""
+
+
+fitting.add_to(app)
+asking.add_to(app)
+others.add_to(app)
+
+
+def main() -> None:
+    """The installed command."""
+    run(app)

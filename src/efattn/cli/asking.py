@@ -1,0 +1,266 @@
+"""What a fitted model is asked: score, predict, recommend, similar, attention, summary."""
+
+import datetime
+from typing import Annotated, Any
+
+import typer
+
+from efattn.cli import options, tables
+from efattn.cli.running import in_the_shell, say
+from efattn.errors import DataError
+
+K = Annotated[int, typer.Option("--count", "-k", help="How many.")]
+PIECE = 128.0
+
+
+def add_to(app: typer.Typer) -> None:
+    for verb, *examples in (
+        (score, "efattn score m.efattn test.csv", "efattn score m.efattn test.csv --json"),
+        (predict, "efattn predict m.efattn test.csv -o predicted.csv", "efattn predict m.efattn - < test.csv | head"),
+        (recommend, "efattn recommend m.efattn histories.csv -k 5", "efattn recommend m.efattn"),
+        (
+            similar,
+            'efattn similar m.efattn "Organic Avocado" -k 3',
+            "efattn similar weather.efattn Boston Massachusetts",
+        ),
+        (
+            attention,
+            "efattn attention m.efattn ratings.csv --group u3",
+            "efattn attention m.efattn one.csv -o weights.csv",
+        ),
+        (summary, "efattn summary m.efattn"),
+    ):
+        app.command(epilog="\n\n".join(["Examples:" if len(examples) > 1 else "Example:", *examples]))(verb)
+
+
+def score(
+    model: options.Model,
+    table: options.Source,
+    json: options.Json = False,
+    piece_size: options.PieceSize = PIECE,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    header: options.Header = None,
+    columns: options.Columns = None,
+    encoding: options.Encoding = None,
+) -> None:
+    """The log-likelihood of a table, in nats per scored row."""
+    layout = options.layout(separator, decimal, header, columns, encoding)
+    fitted = tables.load(model)
+
+    from efattn.estimators import streaming
+
+    found = streaming.scores(fitted, tables.pieces(fitted, table, layout, piece_size, "Scoring"), _note)
+    if json:
+        tables.print_json(found)
+        return
+    typer.echo(f"Mean log-likelihood {found['mean_log_likelihood']:.6f} nats per scored row")
+    for name, mean in found["terms"].items():
+        typer.echo(f"  {name}: " + ("nothing to score" if mean is None else f"{mean:.6f} per target"))
+    unknown = f", {found['unknown']:,} with an unknown item" if found["unknown"] else ""
+    typer.echo(f"{found['scored']:,} of {found['observations']:,} rows scored{unknown}.")
+
+
+def predict(
+    model: options.Model,
+    table: options.Source,
+    interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
+    output: options.Output = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    piece_size: options.PieceSize = PIECE,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    header: options.Header = None,
+    columns: options.Columns = None,
+    encoding: options.Encoding = None,
+) -> None:
+    """The rows of a table with what is expected of each value beside them.
+
+    <value>_mean, _sd, _lower and _upper, each from its context, never from itself; to standard output as CSV, or to a
+    file.
+
+    A file larger than --piece-size is read in pieces, if the rows of each group are together and the model sees no
+    lags."""
+    layout = options.layout(separator, decimal, header, columns, encoding)
+    tables.check_output(output, force, tables.FORMATS)
+    fitted = tables.load(model)
+
+    from efattn.estimators import streaming
+
+    pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting")
+    rows = tables.deliver(streaming.predictions(fitted, pieces, interval, _note), output, json)
+    if output is not None:
+        say(f"Wrote {rows:,} rows to {output}.")
+
+
+def recommend(
+    model: options.Model,
+    table: Annotated[
+        str | None, typer.Argument(metavar="[TABLE]", help="Histories; without, an empty one.", show_default=False)
+    ] = None,
+    k: K = 10,
+    output: options.Output = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    header: options.Header = None,
+    columns: options.Columns = None,
+    encoding: options.Encoding = None,
+) -> None:
+    """The most probable further items of each group.
+
+    The next one (context past) or a missing one (others); without a table, the first one."""
+    layout = options.layout(separator, decimal, header, columns, encoding)
+    tables.check_output(output, force, tables.FORMATS)
+    fitted = tables.load(model)
+    histories = None if table is None else tables.read(table, layout)
+    tables.deliver([fitted.recommend(histories, k)], output, json, table=True)
+
+
+def similar(
+    model: options.Model,
+    item: Annotated[
+        list[str],
+        typer.Argument(metavar="ITEM", help="Its name; of several columns, one word each.", show_default=False),
+    ],
+    k: K = 10,
+    output: options.Output = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """The items that go best with one, and how well."""
+    tables.check_output(output, force, tables.FORMATS)
+    fitted = tables.load(model)
+    tables.deliver([fitted.similar(_key(fitted, item), k)], output, json, table=True)
+
+
+def attention(
+    model: options.Model,
+    table: options.Source,
+    group: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME", help="Which group, where there are several; repeat for several columns.", show_default=False
+        ),
+    ] = None,
+    term: Annotated[str | None, typer.Option(help="Which term; the last unless said.", show_default=False)] = None,
+    output: options.Output = None,
+    force: options.Force = False,
+    json: options.Json = False,
+    separator: options.Separator = None,
+    decimal: options.Decimal = None,
+    header: options.Header = None,
+    columns: options.Columns = None,
+    encoding: options.Encoding = None,
+) -> None:
+    """What each row of one group looks at.
+
+    The mean over layers and heads, in percent; with --json or -o, every layer and head in long form: layer, head,
+    target, context, lag, weight."""
+    layout = options.layout(separator, decimal, header, columns, encoding)
+    tables.check_output(output, force, tables.FORMATS)
+    fitted = tables.load(model)
+
+    from efattn.inference.looking import attention as look
+
+    groups = fitted.schema_.standardise(fitted.schema_.encode(tables.read(table, layout)))
+    found = look(fitted.model_, term, groups.subset(_numbers(groups, group)))
+    if json or output is not None:
+        import polars as pl
+
+        long = found.columns()
+        long |= {name: [_label(x) for x in long[name]] for name in ("target", "context")}
+        tables.deliver([pl.DataFrame(long)], output, json)
+    else:
+        _matrix(found)
+
+
+def summary(model: options.Model, json: options.Json = False) -> None:
+    """A fitted model in words."""
+    fitted = tables.load(model)
+    if not json:
+        typer.echo(fitted.summary())
+        return
+    terms = {
+        name: {
+            "family": repr(fitted.model_[name].family),
+            "parameters": sum(p.numel() for p in fitted.model_[name].parameters()),
+            "support": fitted.model_[name].support,
+            "history": [record for record in fitted.history_ if record["term"] == name],
+        }
+        for name in fitted.model_.terms
+    }
+    about = {"estimator": type(fitted).__name__, "context": fitted.context, **fitted.sizes_}
+    about["items"] = len(fitted.schema_.vocabulary or ())
+    about |= {"columns": fitted.schema_.roles.to_json(), "lags": fitted.schema_.lags, "terms": terms}
+    tables.print_json(about | {"notes": fitted.notes_, "summary": fitted.summary()})
+
+
+def _note(words: str) -> None:
+    say(f"note: {in_the_shell(words)}")
+
+
+def _key(fitted: Any, words: list[str]) -> Any:
+    """An item's name from the words of the command line, in the types of its columns."""
+    vocabulary = fitted._vocabulary()
+    kinds = vocabulary.known.kinds
+    if len(words) != len(kinds):
+        names = " ".join(name.upper() for name in vocabulary.columns)
+        raise DataError(
+            f"An item of this model is {len(kinds)} words, {names}; found {len(words)}. Quote names with spaces."
+        )
+    keys = tuple(_typed(word, kind) for word, kind in zip(words, kinds, strict=True))
+    return keys[0] if len(keys) == 1 else keys
+
+
+def _typed(word: str, kind: str) -> Any:
+    try:
+        if kind in ("integer", "unsigned"):
+            return int(word)
+        if kind == "date":
+            return datetime.date.fromisoformat(word)
+        if kind.startswith("datetime"):
+            return datetime.datetime.fromisoformat(word)
+    except ValueError:
+        return word  # the vocabulary says what there is
+    return {"true": True, "false": False}.get(word.lower(), word) if kind == "boolean" else word
+
+
+def _numbers(groups: Any, words: list[str] | None) -> Any:
+    """Which of the groups are meant."""
+    import numpy as np
+
+    if words is None:
+        if len(groups) == 1:
+            return np.array([0])
+        raise DataError(
+            f"Attention is shown for one group at a time; the table has {len(groups)}. Say which: --group "
+            f"{_plain(groups.labels[0])}, for instance."
+        )
+    for number in range(len(groups)):
+        name = groups.labels[number]
+        if [str(key) for key in (name if isinstance(name, tuple) else (name,))] == words:
+            return np.array([number])
+    raise DataError(f"There is no group {' '.join(words)!r} in this table; the first is {_plain(groups.labels[0])!r}.")
+
+
+def _plain(name: Any) -> str:
+    return " --group ".join(map(str, name)) if isinstance(name, tuple) else str(name)
+
+
+def _label(x: Any) -> str:
+    return " ".join(map(str, x)) if isinstance(x, tuple) else "unknown" if x is None else str(x)
+
+
+def _matrix(found: Any) -> None:
+    """Targets down, contexts across, in percent."""
+    import polars as pl
+
+    steps = [f" (-{lag})" if lag else "" for lag in found.lags]
+    heads = [_label(x) + step for x, step in zip(found.contexts, steps, strict=True)]
+    mean = found.mean()
+    rows = {"in percent": [_label(x) for x in found.targets]}
+    rows |= {f"{j + 1} {head}": [round(100 * w) for w in mean[:, j]] for j, head in enumerate(heads)}
+    tables.show(pl.DataFrame(rows), rows=10**6)

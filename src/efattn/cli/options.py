@@ -1,0 +1,61 @@
+"""Arguments and options that several verbs share."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+LAYOUT = "How the table is laid out (found from the file unless said)"
+
+Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that fit wrote.", show_default=False)]
+Source = Annotated[
+    str,
+    typer.Argument(metavar="TABLE", help="CSV, TSV or Parquet, also .gz; - is standard input.", show_default=False),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON on standard output, and nothing else there.")]
+Output = Annotated[
+    Path | None,
+    typer.Option(
+        "--output", "-o", metavar="FILE", help="Write to .csv, .tsv or .parquet, also .gz.", show_default=False
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output if it exists.")]
+PieceSize = Annotated[
+    float,
+    typer.Option(
+        "--piece-size", metavar="MIB", help="A larger file is read in pieces of whole groups, of about this size."
+    ),
+]
+
+Separator = Annotated[str | None, typer.Option(help="Between the columns.", rich_help_panel=LAYOUT, show_default=False)]
+Decimal = Annotated[
+    str | None, typer.Option(help="Point or comma in numbers.", rich_help_panel=LAYOUT, show_default=False)
+]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header", help="The first line has the names.", rich_help_panel=LAYOUT, show_default=False
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(metavar="NAME,NAME,...", help="The columns' names.", rich_help_panel=LAYOUT, show_default=False),
+]
+Encoding = Annotated[
+    str | None, typer.Option(help="Of the text, as latin-1.", rich_help_panel=LAYOUT, show_default=False)
+]
+
+
+def layout(
+    separator: str | None, decimal: str | None, header: bool | None, columns: str | None, encoding: str | None
+) -> dict[str, Any]:
+    """What Table.read takes."""
+    if separator in ("tab", "\\t"):
+        separator = "\t"
+    if separator is not None and (len(separator) != 1 or not separator.isascii()):
+        raise typer.BadParameter(f"a separator is one character, or 'tab'; found {separator!r}")
+    if decimal not in (None, ".", ","):
+        raise typer.BadParameter(f"the decimal sign is . or ,; found {decimal!r}")
+    names = None if columns is None else [name.strip() for name in columns.split(",")]
+    found = {"separator": separator, "decimal": decimal, "header": header, "columns": names, "encoding": encoding}
+    return {name: option for name, option in found.items() if option is not None}

@@ -1,0 +1,134 @@
+"""datasets, bench, demo."""
+
+import contextlib
+import json as json_
+import sys
+import tempfile
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from efattn.cli import options, tables
+from efattn.cli.running import say
+from efattn.errors import DataError
+
+EXAMPLES = "Examples:\n\nefattn datasets\n\nefattn datasets export noaa-october -o noaa.csv"
+
+
+class Demo(StrEnum):
+    synthetic = "synthetic"
+    weather = "weather"
+
+
+class Bench(StrEnum):
+    conditionals = "conditionals"
+    tables = "tables"
+
+
+def add_to(app: typer.Typer) -> None:
+    sets = typer.Typer(invoke_without_command=True, rich_markup_mode="rich", help="Data sets that are ready for fit.")
+    sets.callback(epilog=EXAMPLES)(datasets)
+    sets.command("list", epilog="Example:\n\nefattn datasets list --json")(list_)
+    sets.command("export", epilog="Example:\n\nefattn datasets export noaa-october -o noaa.csv")(export)
+    app.add_typer(sets, name="datasets")
+    app.command(epilog="Examples:\n\nefattn bench\n\nefattn bench tables --rows 100000 -o results")(bench)
+    app.command(epilog="Examples:\n\nefattn demo\n\nefattn demo weather -o weather-demo")(demo)
+
+
+def datasets(context: typer.Context, json: options.Json = False) -> None:
+    """Data sets that are ready for fit: where each was found, or how to get it."""
+    if context.invoked_subcommand is None:
+        list_(json)
+
+
+def list_(json: options.Json = False) -> None:
+    """What there is, where it was found, or how to get it."""
+    from efattn.datasets import DATASETS
+
+    found = [
+        {"name": s.name, "what": s.what, "here": s.here, "where": s.where, "licence": s.licence, "source": s.source}
+        for s in DATASETS
+    ]
+    if json:
+        tables.print_json(found)
+        return
+    for one in found:
+        typer.echo(f"{one['name']}{'' if one['here'] else ' (not here)'}: {one['what']}")
+        typer.echo(f"    {one['where']}")
+        typer.echo(f"    {one['source']}; {one['licence']}")
+
+
+def export(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="As efattn datasets lists it.", show_default=False)],
+    output: options.Output = None,
+    force: options.Force = False,
+    json: options.Json = False,
+) -> None:
+    """Write a data set as one tidy table."""
+    from difflib import get_close_matches
+
+    from efattn.datasets import DATASETS
+
+    tables.check_output(output, force, tables.FORMATS)
+    known = {one.name: one for one in DATASETS}
+    if name not in known:
+        near = get_close_matches(name, known, 1, 0.4)
+        hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
+        raise DataError(f"There is no data set {name!r}. {hint}")
+    rows = tables.deliver([known[name].load()], output, json)
+    if output is not None:
+        say(f"Wrote {rows:,} rows to {output}.")
+
+
+def bench(
+    which: Annotated[
+        list[Bench] | None, typer.Argument(help="conditionals, tables; both unless said.", show_default=False)
+    ] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FOLDER", help="Keep results there.", show_default=False),
+    ] = None,
+    rows: Annotated[int, typer.Option(min=1, help="Of the table that is read.")] = 10_000_000,
+    json: options.Json = False,
+) -> None:
+    """Speed and memory, as ratios within one run: minutes."""
+    chosen = list(dict.fromkeys(which or Bench))
+    if output is not None and output.exists() and not output.is_dir():
+        raise DataError(f"{str(output)!r} is not a folder.")
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = output or Path(temporary)
+        with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
+            for one in chosen:
+                _measure(one, folder, rows)
+        if json:
+            tables.print_json({one.value: json_.loads((folder / f"{one}.json").read_text()) for one in chosen})
+
+
+def _measure(one: Bench, folder: Path, rows: int) -> None:
+    if one is Bench.conditionals:
+        from efattn.bench import conditionals
+
+        conditionals.main(folder)
+    else:
+        from efattn.bench import tables as table_bench
+
+        table_bench.main(folder, rows)
+
+
+def demo(
+    name: Annotated[Demo, typer.Argument(help="The paper's synthetic study, or weather stations.")] = Demo.synthetic,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the model and pictures go.")
+    ] = Path("efattn-demo"),
+    json: options.Json = False,
+) -> None:
+    """A small study on data that come with efattn: a table, a model, pictures."""
+    from rich.console import Console
+
+    from efattn.experiments import demo as demos
+
+    found = demos.run(name.value, output, console=Console(stderr=json, highlight=False))
+    if json:
+        tables.print_json(found)
