@@ -57,9 +57,10 @@ def load(path: str | Path) -> Any:
 
 
 def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
+    from efattn import baselines
     from efattn.estimators import EFA, LatentFactor
 
-    kinds = {"EFA": EFA, "LatentFactor": LatentFactor}
+    kinds = {kind.__name__: kind for kind in (EFA, LatentFactor, *baselines.BASELINES)}
     if about["estimator"] not in kinds:
         raise DataError(f"this efattn knows no {about['estimator']!r}. Install a newer one")
     family = None if about["family"] is None else families.from_json(about["family"])

@@ -73,7 +73,8 @@ class LatentItems(LatentFactor):
         self, items: int, width: int, *, context: Context = "others", support: Support = "all", intercept: bool = False
     ) -> None:
         super().__init__(Categorical(items), width, context, support, intercept)
-        self.context_vectors, self.centre_vectors = ItemVectors(items, width), nn.Parameter(torch.randn(items, width))
+        self.context_vectors, self.centre_vectors = ItemVectors(items, width), nn.Parameter(torch.empty(items, width))
+        _start_small(self.context_vectors.vectors.weight, self.centre_vectors)
 
     def products(self, batch: Batch) -> Tensor:
         if batch.item is None:
@@ -90,6 +91,7 @@ class LatentValues(LatentFactor):
     ) -> None:
         super().__init__(family, width, context, "all", intercept)
         self.vectors = ItemVectors(items, width, tables=2)  # rho and alpha side by side
+        _start_small(self.vectors.vectors.weight)
 
     def products(self, batch: Batch) -> Tensor:
         if batch.item is None or batch.value is None:
@@ -127,6 +129,12 @@ class LatentPlaces(LatentFactor):
         h = self.vectors(places)
         context = self.around(seen.to(h.dtype) @ (h * batch.value[:, here]))
         return (h * context).sum(-1, keepdim=True)
+
+
+def _start_small(*vectors: Tensor) -> None:
+    """Products of standard normal vectors would start as sharp guesses, which a count's rate cannot recover from."""
+    for x in vectors:
+        nn.init.normal_(x, std=0.1)
 
 
 def _mean(seen: Tensor, x: Tensor) -> Tensor:
