@@ -162,6 +162,8 @@ class Embedding(nn.Module):
         self.mix = mlp((joined, *mix)) if mix else None
         self.width = mix[-1] if mix else joined
         self.positions = nn.Embedding(positions, self.width) if positions else None
+        if self.positions is not None:
+            nn.init.normal_(self.positions.weight, std=0.1)  # a long group has many, and each is seen seldom
 
     def forward(
         self,
