@@ -134,7 +134,7 @@ def test_a_prediction_does_not_depend_on_its_own_value(make, context):
 def test_a_missing_value_is_seen_in_its_masked_form():
     batch = ragged_batch(7, missing=0)
     term = value_term()
-    content, masked = _embed(term, batch.replace(observed=torch.zeros_like(batch.observed)))
+    content, masked = term.embed(batch.replace(observed=torch.zeros_like(batch.observed)))
     assert torch.equal(content, masked)
 
 
@@ -313,8 +313,3 @@ def test_a_missing_column_is_an_error_that_names_it():
         value_term().log_prob(batch.replace(value=None, observed=None))
     with pytest.raises(DataError, match="item"):
         LatentItems(ITEMS, 4).log_prob(batch.replace(item=None))
-
-
-def _embed(term, batch):
-    names = ("item", "value", "observed", "attributes", "lag", "position")
-    return term.embedding(batch.length, **{name: getattr(batch, name) for name in names})

@@ -56,7 +56,15 @@ class Term(Conditionals):
         self, batch: Batch, slots: Tensor | None = None, path: Path | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
         """The context embedding of each target, (batch, target, width): what the head reads."""
-        content, masked = self.embedding(
+        content, masked = self.embed(batch)
+        sight = self.sight(batch)
+        if slots is not None and not torch.equal(slots, sight.slots):
+            sight, masked = sight.at(slots), at(masked, slots)
+        return self.stack(content, masked, sight, path=path, weights=weights)
+
+    def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Content (batch, context, width) and masked forms (batch, length, width)."""
+        return self.embedding(
             batch.length,
             item=batch.item,
             value=batch.value,
@@ -65,10 +73,6 @@ class Term(Conditionals):
             lag=batch.lag,
             position=batch.position,
         )
-        sight = self.sight(batch)
-        if slots is not None and not torch.equal(slots, sight.slots):
-            sight, masked = sight.at(slots), at(masked, slots)
-        return self.stack(content, masked, sight, path=path, weights=weights)
 
     def sight(self, batch: Batch) -> Sight:
         exists = batch.exists

@@ -115,15 +115,7 @@ def bound(model: EFA, table: Any, confidence: float = 0.95, radius: float | None
     for batch in batches(groups, term):
         if batch.value is not None and batch.observed is not None:
             largest = max(largest, float((batch.value * batch.observed).abs().max()))
-        content, masked = term.embedding(
-            batch.length,
-            item=batch.item,
-            value=batch.value,
-            observed=batch.observed,
-            attributes=batch.attributes,
-            lag=batch.lag,
-            position=batch.position,
-        )
+        content, masked = term.embed(batch)
         here = batch.exists[:, : batch.length]
         longest = max(
             longest, _longest(content[batch.exists]), _longest(masked[here]), _longest(term.rows(batch)[here])
