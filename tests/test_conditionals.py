@@ -59,6 +59,7 @@ def options(layers):
             "context": st.sampled_from(["past", "others"]),
             "layers": layers,
             "heads": st.sampled_from([1, 2, 4]),
+            "size": st.sampled_from([None, 3]),
             "feed_forward": st.sampled_from([0, 12]),
             "norm": st.sampled_from([None, "pre", "post"]),
             "kind": st.sampled_from(["softmax", "linear"]),

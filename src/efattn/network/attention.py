@@ -19,7 +19,8 @@ Scale = Literal["head", "width"]
 
 @final
 class Attention(nn.Module):
-    """Attention of `heads` heads that share `width` evenly. `own`: whether a position may look at itself."""
+    """Attention of `heads` heads, each `size` wide; by default they share `width` evenly. `own`: whether a position may
+    look at itself."""
 
     def __init__(
         self,
@@ -31,20 +32,22 @@ class Attention(nn.Module):
         own: bool = True,
         average: bool = False,
         bias: bool = True,
+        size: int | None = None,
     ) -> None:
         super().__init__()
-        if width % heads:
+        if size is None and width % heads:
             raise ValueError(f"width {width} is not a multiple of heads {heads}")
         if average and kind != "linear":
             raise ValueError("average=True is an option of kind='linear'; softmax attention averages by itself")
-        self.width, self.heads, self.size = width, heads, width // heads
+        self.width, self.heads, self.size = width, heads, size or width // heads
+        self.inner = self.heads * self.size
         self.kind, self.own, self.average = kind, own, average
         self.factor = 1 / math.sqrt(self.size) if scale == "head" else 1 / width
-        self.project = nn.Linear(width, 3 * width, bias=bias)  # queries, keys, values
-        self.output = nn.Linear(width, width, bias=bias)
+        self.project = nn.Linear(width, 3 * self.inner, bias=bias)  # queries, keys, values
+        self.output = nn.Linear(self.inner, width, bias=bias)
 
     def split(self, x: Tensor) -> Tensor:
-        """(..., position, width) -> (..., head, position, size)"""
+        """(..., position, head * size) -> (..., head, position, size)"""
         return x.unflatten(-1, (self.heads, self.size)).transpose(-2, -3)
 
     def merge(self, x: Tensor) -> Tensor:
@@ -53,7 +56,7 @@ class Attention(nn.Module):
 
     def matrix(self, which: int) -> tuple[Tensor, Tensor | None]:
         """Weight (head, size, width) and bias (head, size) of queries (0), keys (1) or values (2)."""
-        rows = slice(which * self.width, (which + 1) * self.width)
+        rows = slice(which * self.inner, (which + 1) * self.inner)
         weight, bias = self.project.weight[rows], self.project.bias
         shape = (self.heads, self.size)
         return weight.unflatten(0, shape), None if bias is None else bias[rows].unflatten(0, shape)
@@ -94,7 +97,7 @@ class Attention(nn.Module):
         return self.merge(p @ v)
 
     def _rows(self, first: int, last: int) -> tuple[Tensor, Tensor | None]:
-        rows = slice(first * self.width, last * self.width)
+        rows = slice(first * self.inner, last * self.inner)
         return self.project.weight[rows], None if self.project.bias is None else self.project.bias[rows]
 
 
