@@ -1,4 +1,4 @@
-"""datasets, bench, demo."""
+"""datasets, bench, demo, reproduce."""
 
 import contextlib
 import json as json_
@@ -15,6 +15,11 @@ from efattn.cli.running import say
 from efattn.errors import DataError
 
 EXAMPLES = "Examples:\n\nefattn datasets\n\nefattn datasets export noaa-october -o noaa.csv"
+
+REPRODUCE = (
+    "Examples:\n\nefattn reproduce\n\nefattn reproduce instacart --preset paper --seeds 3\n\n"
+    "efattn reproduce cities synthetic --jobs 2 --pages docs\n\nefattn reproduce theory"
+)
 
 
 class Demo(StrEnum):
@@ -35,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
     app.add_typer(sets, name="datasets")
     app.command(epilog="Examples:\n\nefattn bench\n\nefattn bench tables --rows 100000 -o results")(bench)
     app.command(epilog="Examples:\n\nefattn demo\n\nefattn demo weather -o weather-demo")(demo)
+    app.command(epilog=REPRODUCE)(reproduce)
 
 
 def datasets(context: typer.Context, json: options.Json = False) -> None:
@@ -130,5 +136,40 @@ def demo(
     from efattn.experiments import demo as demos
 
     found = demos.run(name.value, output, console=Console(stderr=json, highlight=False))
+    if json:
+        tables.print_json(found)
+
+
+def reproduce(
+    experiments: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[EXPERIMENT]...",
+            help="synthetic, sequences, ratings, instacart, cities, theory; all unless said.",
+            show_default=False,
+        ),
+    ] = None,
+    preset: Annotated[
+        list[str] | None,
+        typer.Option(help="paper, defaults or best; may be given again. All unless said.", show_default=False),
+    ] = None,
+    seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 3,
+    results: Annotated[
+        Path, typer.Option("--results", "-o", metavar="FOLDER", help="One file per run; finished runs are skipped.")
+    ] = Path("results"),
+    pages: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Write the results page and its figures there.", show_default=False),
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="Runs side by side, one thread each.")] = 1,
+    json: options.Json = False,
+) -> None:
+    """The paper's experiments beside honest peers: hours for all, minutes for one."""
+    from rich.console import Console
+
+    from efattn.experiments.reproducing import reproduce as run
+
+    console = Console(stderr=True, highlight=False)
+    found = run(experiments or [], preset or [], seeds, results, jobs=jobs, pages=pages, console=console)
     if json:
         tables.print_json(found)

@@ -1,0 +1,72 @@
+"""October temperatures of 44 cities: each from the others of its day, and from the days before."""
+
+from functools import partial
+from typing import Any
+
+import polars as pl
+
+from efattn import baselines, datasets, families
+from efattn.experiments.presets.shared import adam, latent, papers, peer, untuned
+from efattn.experiments.settings import MSE, Entry, Setting, Split
+
+PLACES = {"item": ["city", "state"], "attributes": ["latitude", "longitude"], "value": "temperature"}
+ROLES: dict[str, Any] = {"group": "date", **PLACES}
+LAGGED = {**ROLES, "time": "date", "target": "october"}
+NEIGHBOURS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 30, 35, 40)
+LAYERS = {1: 17.135, 2: 11.522, 4: 11.224}
+DAYS = {1: 9.248, 2: 10.420}
+FULL = adam(2000, None, rate=1e-3, tokens=1_000_000)
+BATCHES = {1: adam(200, None, rate=1e-3, tokens=264), 2: adam(200, None, rate=1e-3, tokens=396)}  # three days of 44
+
+
+def split(seed: int, lags: int = 0) -> Split:
+    frame = datasets.us_cities("paper").with_columns(october=pl.col("date").dt.month() == 10)
+    if not lags:
+        frame = frame.filter("october")
+    year = pl.col("date").dt.year()
+    return Split(frame.filter(year <= 2012), frame.filter(year.is_between(2013, 2016)), frame.filter(year >= 2017))
+
+
+def by_city(estimator: Any, parts: Split) -> dict[str, Any]:
+    """Mean squared error and place of each city."""
+    told = estimator.predict(parts.test, interval=None).filter("october")
+    error = (pl.col("temperature_mean") - pl.col("temperature")) ** 2
+    table = told.group_by("city", "state", "latitude", "longitude", maintain_order=True).agg(error=error.mean())
+    return {"cities": table.with_columns(pl.col("error").round(4)).to_dict(as_series=False)}
+
+
+def _peers(lags: int) -> tuple[Entry, ...]:
+    found = [
+        peer("ridge per city", lambda: baselines.RidgePerItem(lags=lags)),
+        peer("lasso per city", lambda: baselines.LassoPerItem(lags=lags)),
+        peer("Gaussian conditional", lambda: baselines.GaussianConditional(lags=lags)),
+        peer("kriging", lambda: baselines.Kriging(lags=lags)),
+    ]
+    if not lags:
+        return (*found, peer("inverse distance", baselines.InverseDistance))
+    return (*found, peer("persistence", baselines.Persistence)) if lags == 1 else tuple(found)
+
+
+def _no_lag() -> Setting:
+    known: dict[str, Any] = {"family": families.Gaussian(variance=1.0), "context": "others", "terms": "value"}
+    places: list[Entry] = []
+    for k in NEIGHBOURS:
+        number = 22.685 if k == 5 else None
+        places += [latent(f"latent factors, k={k}", number, FULL, **known, neighbours=k)]
+        places += [latent(f"latent factors, k={k}, intercept", None, FULL, **known, neighbours=k, intercept=True)]
+    efa = [papers(f"EFA, layers={n}", number, FULL, **known, layers=n) for n, number in LAYERS.items()]
+    entries = (*_peers(0), *places, *efa, untuned(family="gaussian", context="others", terms="value"))
+    return Setting("cities", "no lag", split, ROLES, MSE, entries, aim=7.9, look=by_city)
+
+
+def _lag(lags: int) -> Setting:
+    known: dict[str, Any] = {"family": families.Gaussian(variance=1.0), "context": "others", "terms": "value"}
+    efa = papers("EFA, layers=4", DAYS[lags], BATCHES[lags], **known, layers=4, lags=lags)
+    defaults = untuned(family="gaussian", context="others", terms="value", lags=lags)
+    entries = (*_peers(lags), efa, defaults)
+    name = "one day of lag" if lags == 1 else "two days of lag"
+    aim = 6.8 if lags == 1 else None
+    return Setting("cities", name, partial(split, lags=lags), LAGGED, MSE, entries, aim=aim, look=by_city)
+
+
+SETTINGS = (_no_lag(), _lag(1), _lag(2))

@@ -1,0 +1,24 @@
+"""MovieLens sequences: which of 50 movies a user rates next, or besides."""
+
+from typing import Any
+
+from efattn import datasets
+from efattn.experiments.presets.shared import Context, adam, item_entries
+from efattn.experiments.settings import CROSS_ENTROPY, Setting, Split, random_users
+
+ROLES: dict[str, Any] = {"group": "user", "item": "movie", "order": "timestamp"}
+PAPER = {"past": (3.534, 3.444), "others": (3.566, 3.483)}
+AIM = {"past": 3.09, "others": 2.65}
+TRAINING = adam(2000, 10)
+
+
+def split(seed: int) -> Split:
+    return random_users(datasets.movielens_sequences(), seed)
+
+
+def _setting(context: Context) -> Setting:
+    entries = item_entries(context, PAPER[context], TRAINING)
+    return Setting("sequences", context, split, ROLES, CROSS_ENTROPY, entries, moving=True, aim=AIM[context])
+
+
+SETTINGS = (_setting("past"), _setting("others"))

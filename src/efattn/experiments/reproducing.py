@@ -1,0 +1,63 @@
+"""`efattn reproduce`: the runs that are missing, then the summary and the page, made from files only."""
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+
+from efattn.errors import DataError
+from efattn.experiments import page, runner, summary, theory
+from efattn.experiments.presets import EXPERIMENTS
+from efattn.experiments.runner import Record, Run
+from efattn.experiments.settings import PRESETS
+
+
+def reproduce(
+    names: Sequence[str],
+    presets: Sequence[str],
+    seeds: int,
+    folder: Path,
+    *,
+    jobs: int = 1,
+    pages: Path | None = None,
+    console: Console,
+) -> list[Record]:
+    """names: experiments and "theory", all if there are none. pages: the folder for results.md, results.html and
+    figures."""
+    for name in (*names, *presets):
+        if name not in (*EXPERIMENTS, "theory", *PRESETS):
+            raise DataError(f"There is no {name!r}; experiments are {', '.join((*EXPERIMENTS, 'theory'))}.")
+    chosen = [name for name in names if name != "theory"]
+    runs = runner.planned(chosen, presets, seeds) if chosen or not names else []
+    with _bar(console, jobs, runs, folder) as tick:
+
+        def told(run: Run, record: Record) -> None:
+            console.print(f"{run.title:<70} {record['value']:9.4f} {record['seconds']:8.1f} s", highlight=False)
+            tick()
+
+        runner.run_all(runs, folder, jobs=jobs, told=told, bar=None if jobs == 1 else False)
+    if not names or "theory" in names:
+        theory.run_all(folder, lambda part, r: console.print(f"theory: {part} {r['seconds']:.1f} s", highlight=False))
+    found = summary.write(folder, runner.read(folder))
+    if pages is not None:
+        page.write(pages, folder)
+    return found
+
+
+@contextlib.contextmanager
+def _bar(console: Console, jobs: int, runs: Sequence[Run], folder: Path) -> Iterator[Callable[[], object]]:
+    """With several jobs one bar over all runs; with one, each fit shows its own."""
+    missing = sum(not (folder / run.path).exists() for run in runs)
+    started = time.monotonic()
+    if jobs == 1 or not missing:
+        yield lambda: None
+    else:
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        with Progress(*columns, TimeRemainingColumn(), console=console, transient=True) as bar:
+            task = bar.add_task("runs", total=missing)
+            yield lambda: bar.advance(task)
+    if missing:
+        console.print(f"{missing} runs in {time.monotonic() - started:.0f} s.", highlight=False)

@@ -1,0 +1,123 @@
+"""What an experiment is, as data: rows to learn from and to be tested on, a measure, and the models that compete.
+
+    Setting   one table of the paper, or one half of it: a split for every seed, column roles, a metric
+    Entry     one model of that table under one preset: how it is made for a seed, and the paper's number for it
+
+The runner (runner.py) is one function over these values; tables and figures are made from the files it writes.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, NamedTuple, final
+
+import numpy as np
+import polars as pl
+
+Preset = Literal["peer", "paper", "defaults", "best"]
+PRESETS: tuple[Preset, ...] = ("peer", "paper", "defaults", "best")
+Look = Callable[[Any, "Split"], dict[str, Any]]
+
+
+class Split(NamedTuple):
+    """Rows by part. With lags a part also has rows that are context only: the roles name a target column."""
+
+    train: pl.DataFrame
+    validation: pl.DataFrame
+    test: pl.DataFrame
+
+
+@final
+@dataclass(frozen=True)
+class Metric:
+    """A loss per row: of the predicted mean and the actual value, or of the log-probability of the item."""
+
+    name: str
+    of_mean: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+
+    def losses(self, estimator: Any, test: pl.DataFrame) -> np.ndarray:
+        """(row,), NaN where a row is not scored."""
+        if self.of_mean is None:
+            return -estimator.log_likelihood(test)["item_log_likelihood"].fill_null(np.nan).to_numpy()
+        (value,) = estimator.schema_.roles.of("value")
+        told = estimator.predict(test, interval=None)
+        return self.of_mean(told[f"{value}_mean"].to_numpy(), told[value].to_numpy())
+
+
+def squared(mean: np.ndarray, y: np.ndarray) -> np.ndarray:
+    return (mean - y) ** 2
+
+
+def poisson_v1(mean: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The paper's loss of y - 1, without log (y - 1)!: it is the rate that is one less than the mean."""
+    return (mean - 1) - (y - 1) * np.log(mean - 1)
+
+
+def poisson_v2(mean: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """The paper's loss of y, without log y!"""
+    return mean - y * np.log(mean)
+
+
+MSE = Metric("test mean squared error", squared)
+CROSS_ENTROPY = Metric("test cross-entropy")
+V1, V2 = Metric("test Poisson loss, v1", poisson_v1), Metric("test Poisson loss, v2", poisson_v2)
+
+
+@final
+@dataclass(frozen=True)
+class Entry:
+    """make: an estimator for a seed. paper: the number the paper prints for it. fixed: it has no seed of its own, so
+    that it runs once per split. without: roles it does not take. look: more to be kept of the first seed's fit."""
+
+    model: str
+    preset: Preset
+    make: Callable[[int], Any]
+    paper: float | None = None
+    fixed: bool = False
+    without: tuple[str, ...] = ()
+    look: Look | None = None
+    note: str = ""
+
+
+@final
+@dataclass(frozen=True)
+class Setting:
+    """split: of a seed. moving: whether the test rows move with the seed. aim: the number the best preset should
+    reach."""
+
+    experiment: str
+    name: str
+    split: Callable[[int], Split]
+    roles: Mapping[str, Any]
+    metric: Metric
+    entries: tuple[Entry, ...]
+    moving: bool = False
+    aim: float | None = None
+    look: Look | None = None
+    notes: tuple[str, ...] = field(default=())
+
+    @property
+    def title(self) -> str:
+        return f"{self.experiment}, {self.name}"
+
+
+def by_groups(frame: pl.DataFrame, group: str, parts: Mapping[str, np.ndarray]) -> Split:
+    """Rows of the groups named in each part."""
+    found = {name: frame.filter(pl.col(group).is_in(pl.Series(which).implode())) for name, which in parts.items()}
+    return Split(**found)
+
+
+def random_users(frame: pl.DataFrame, seed: int, group: str = "user") -> Split:
+    """56.25, 18.75 and 25 % of the groups, in the order of a permutation of their sorted names."""
+    names = frame[group].unique().sort().to_numpy()
+    drawn = names[np.random.default_rng(seed).permutation(len(names))]
+    a, b = int(0.5625 * len(names)), int(0.75 * len(names))
+    return by_groups(frame, group, {"train": drawn[:a], "validation": drawn[a:b], "test": drawn[b:]})
+
+
+def quarter_held(train: pl.DataFrame, test: pl.DataFrame, group: str, seed: int) -> Split:
+    """A quarter of the training groups to validate on; the test groups are given."""
+    names = train[group].unique().sort().to_numpy()
+    drawn = names[np.random.default_rng(seed).permutation(len(names))]
+    a = int(0.75 * len(names))
+    found = by_groups(train, group, {"train": drawn[:a], "validation": drawn[a:], "test": drawn[:0]})
+    return found._replace(test=test)
