@@ -266,7 +266,7 @@ def test_force_replaces(home):
 
 def test_messages_speak_the_language_of_the_shell():
     assert (
-        in_the_shell("pass encoding='latin-1'; or columns=[...].")
+        in_the_shell("pass encoding='latin-1'; or efattn.read_file(..., columns=[...]).")
         == "pass --encoding latin-1; or --columns NAME,NAME,...."
     )
     assert in_the_shell("If -1 marks it, pass missing=-1.") == "If -1 marks it, pass --missing -1."

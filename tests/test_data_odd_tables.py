@@ -230,7 +230,9 @@ def leading_zeros() -> None:
 
 @case
 def no_header() -> None:
-    refused("1, 2, 3", "columns=[...]", make=lambda: Table.read(io.StringIO("1\t2\t3\n4\t5\t6\n")))
+    refused(
+        "1, 2, 3", "efattn.read_file(..., columns=[...])", make=lambda: Table.read(io.StringIO("1\t2\t3\n4\t5\t6\n"))
+    )
     assert Table.read(io.StringIO("1\t2\n3\t4\n"), columns=["a", "b"]).column("a").to_list() == [1, 3]
     assert Table.read(io.StringIO("1\t2\n3\t4\n"), header=True).names == ["1", "2"]
 

@@ -105,6 +105,7 @@ def say(message: str) -> None:
 def in_the_shell(message: str) -> str:
     """A message of the library with its keywords as options: encoding='latin-1' is --encoding latin-1."""
     message = re.sub(r"\bTraining\((\w+=[^)]*)\)", r"\1", message)
+    message = re.sub(r"\befattn\.read_file\(\.\.\., (\w+=(?:\[\.\.\.\]|\w+))\)", r"\1", message)
     message = re.sub(r"\bresume=True\b", "--resume", message)
 
     def option(found: re.Match[str]) -> str:

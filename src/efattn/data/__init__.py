@@ -1,6 +1,7 @@
 """From a table to padded batches of groups."""
 
 from efattn.data.batch import Batch
+from efattn.data.files import read_file
 from efattn.data.folds import group_folds
 from efattn.data.groups import Groups
 from efattn.data.names import Names
@@ -21,4 +22,5 @@ __all__ = [
     "Vocabulary",
     "from_wide",
     "group_folds",
+    "read_file",
 ]

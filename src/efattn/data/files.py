@@ -92,7 +92,10 @@ def sniff(
         )
     twice = [n for i, n in enumerate(names) if n and n in names[:i]]
     if twice:
-        raise DataError(f"{name} has two columns of the name {twice[0]!r}. Rename one, or name all: columns=[...].")
+        raise DataError(
+            f"{name} has two columns of the name {twice[0]!r}. Rename one, or name all: "
+            "efattn.read_file(..., columns=[...])."
+        )
     rows = body if header else records
     if decimal is None:
         cells = [cell.strip() for row in rows for cell in row]
@@ -244,8 +247,8 @@ def _has_header(name: str, first: list[str], body: list[list[str]], columns: Seq
     if all(_is_number(x) for x in first):
         shown = ", ".join(first[:6])
         raise DataError(
-            f"{name} seems to have no header: its first line is {shown}. Name the columns, columns=[...], "
-            "or pass header=True if these are names."
+            f"{name} seems to have no header: its first line is {shown}. Name the columns, "
+            "efattn.read_file(..., columns=[...]), or say that these are names, efattn.read_file(..., header=True)."
         )
     return True
 
