@@ -30,6 +30,7 @@ class Demo(StrEnum):
 class Bench(StrEnum):
     conditionals = "conditionals"
     tables = "tables"
+    race = "race"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -90,7 +91,7 @@ def export(
 
 def bench(
     which: Annotated[
-        list[Bench] | None, typer.Argument(help="conditionals, tables; both unless said.", show_default=False)
+        list[Bench] | None, typer.Argument(help="conditionals, tables, race; all unless said.", show_default=False)
     ] = None,
     output: Annotated[
         Path | None,
@@ -117,6 +118,10 @@ def _measure(one: Bench, folder: Path, rows: int) -> None:
         from efattn.bench import conditionals
 
         conditionals.main(folder)
+    elif one is Bench.race:
+        from efattn.bench import race
+
+        race.main(folder)
     else:
         from efattn.bench import tables as table_bench
 

@@ -3,7 +3,7 @@
 from typing import Any
 
 from efattn import datasets
-from efattn.experiments.presets.shared import Context, adam, item_entries
+from efattn.experiments.presets.shared import Context, adam, item_entries, papers
 from efattn.experiments.settings import CROSS_ENTROPY, Setting, Split, random_users
 
 ROLES: dict[str, Any] = {"group": "user", "item": "movie", "order": "timestamp"}
@@ -17,7 +17,10 @@ def split(seed: int) -> Split:
 
 
 def _setting(context: Context) -> Setting:
-    entries = item_entries(context, PAPER[context], TRAINING)
+    entries = (
+        *item_entries(context, PAPER[context], TRAINING),
+        papers("EFA, distinct", None, TRAINING, context=context, terms="item", support="distinct"),
+    )
     return Setting("sequences", context, split, ROLES, CROSS_ENTROPY, entries, moving=True, aim=AIM[context])
 
 

@@ -69,7 +69,6 @@ def item_entries(context: Context, papers_numbers: tuple[float, float], training
     found += [latent("latent factors", fm, training, **options)]
     found += [latent("latent factors, intercept", None, training, **options, intercept=True)]
     found += [papers("EFA", efa, training, **options)]
-    found += [papers("EFA, distinct", None, training, **{**options, "support": "distinct"})]
     return (*found, untuned(context=context, terms="item"))
 
 
