@@ -41,7 +41,7 @@ def _training(words: str, metavar: str | None = None) -> Any:
 
 
 Names = list[str] | None
-ONLY_EFA = ("layers", "heads", "feed_forward", "norm", "dropout", "context_dropout", "lags", "max_length")
+ONLY_EFA = ("layers", "heads", "feed_forward", "norm", "dropout", "context_dropout", "lags", "max_length", "ensemble")
 ROLE_NAMES = ("group", "item", "value", "attributes", "order", "time", "series", "exposure", "weight", "target")
 SHARED = ("width", "neighbours", "support", "standardise", "seed")
 TRAINED = (
@@ -97,6 +97,7 @@ def fit(
     lags: Annotated[int | None, _model("How many earlier time steps are seen. Default 0.")] = None,
     neighbours: Annotated[int | None, _model("Look only at the so many nearest places.")] = None,
     max_length: Annotated[int | None, _model("Cut longer groups.")] = None,
+    ensemble: Annotated[int | None, _model("Fit so many members, whose mixture predicts. Default 1.")] = None,
     seed: Annotated[int | None, _model("Of everything random. Default 0.")] = None,
     epochs: Annotated[int | None, _training("At most so many passes. Default: from --steps.")] = None,
     steps: Annotated[int | None, _training("About so many steps. Default 3000.")] = None,
