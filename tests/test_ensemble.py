@@ -1,7 +1,6 @@
 """An ensemble is the mixture of its members, and each member is the model that its seed alone would give."""
 
 import json
-import logging
 import os
 import subprocess
 import sys
@@ -15,15 +14,14 @@ import torch
 from scipy.special import logsumexp
 from sklearn.base import clone
 from small import QUICK, efa, latent, ratings
-from small_training import STEPS, Stop, same, without_seconds
+from small_training import same, without_seconds
 from test_model_files import CASES, answers
 
 import efattn
-from efattn import DataError, ModelFileError, families, plots, storage
+from efattn import DataError, ModelFileError, families, storage
 from efattn.estimators.plan import Plan
 from efattn.estimators.verdict import verdict
 from efattn.inference import mixture
-from efattn.training import checkpoint as checkpoints
 
 TABLE, HELD = ratings(), ratings(seed=1)
 BOTH = {"group": "user", "item": "movie", "value": "real"}
@@ -204,99 +202,6 @@ def test_the_verdict_is_about_the_mixture():
     told: list[Plan] = []
     found = efa(ensemble=2, training=FAST, terms="value").fit(TABLE, **BOTH, validation=HELD, planned=told.append)
     assert verdict(found, told[0])["real"]["model"] == pytest.approx(found.score(HELD), rel=1e-5)
-
-
-# ---- training
-
-
-def test_update_goes_on_with_every_member(model):
-    found = efa(ensemble=2, training=FAST).fit(TABLE, **BOTH)
-    before, records = weights(found), len(found.history_)
-    more = HELD.with_columns(movie=pl.when(pl.col("movie") == "m1").then(pl.lit("new")).otherwise("movie"))
-    found.update(more, training=FAST)
-    assert len(found.members_) == 2
-    assert not any(same(a, b) for a, b in zip(weights(found), before, strict=True))
-    assert {record["member"] for record in found.history_[records // 2 :]} == {0, 1}
-    assert [record["member"] for record in found.history_] == sorted(record["member"] for record in found.history_)
-    assert np.isfinite(found.score(more))
-
-
-def test_a_fit_killed_in_the_middle_member_resumes_to_the_same_weights(tmp_path, monkeypatch):
-    make = {"ensemble": K, "training": replace(STEPS, epochs=2), "dropout": 0.2, "terms": "value"}
-    whole = efa(**make).fit(TABLE, **BOTH)
-    trained: list[int] = []
-    write, count = checkpoints.Checkpoint.write, [0]
-
-    def counted(self, *arguments):
-        write(self, *arguments)
-        count[0] += self.folder.name == "member-1"
-        if count[0] == 3:
-            raise Stop
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "write", counted)
-    with pytest.raises(Stop):
-        efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path)
-    monkeypatch.undo()
-    callbacks = [lambda record: trained.append(record["member"])]
-    resumed = efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path, resume=True, callbacks=callbacks)
-    assert all_same(weights(resumed), weights(whole))
-    assert without_seconds(resumed.history_) == without_seconds(whole.history_)
-    assert set(trained) == {1, 2}, "the first was finished"
-    assert not list(tmp_path.iterdir())
-
-
-def test_without_resume_finished_members_of_an_earlier_fit_are_ignored(tmp_path):
-    make = {"ensemble": 2, "training": QUICK, "terms": "value"}
-
-    def interrupt(record):
-        if record["member"] == 1:
-            raise KeyboardInterrupt
-
-    efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path, callbacks=[interrupt])
-    assert (tmp_path / "member-0").exists()
-    with pytest.raises(DataError, match="other data"):
-        efa(**make).fit(HELD, **BOTH, checkpoint=tmp_path, resume=True)
-    trained: list[int] = []
-    efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path, callbacks=[lambda r: trained.append(r["member"])])
-    assert set(trained) == {0, 1}
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.parametrize(("at", "left"), [(0, 1), (1, 1), (2, 2)])
-def test_an_interrupt_keeps_the_finished_members_and_says_so(at, left, caplog, tmp_path):
-    def interrupt(record):
-        if record["member"] == at:
-            raise KeyboardInterrupt
-
-    with caplog.at_level(logging.WARNING, "efattn"):
-        found = efa(ensemble=K, training=QUICK).fit(TABLE, **BOTH, callbacks=[interrupt])
-    assert found.interrupted_
-    assert len(found.members_) == left
-    assert f"{at} of {K} members finished: keeping {left}" in caplog.text
-    found.save(tmp_path / "x")
-    assert efattn.load(tmp_path / "x").score(HELD) == found.score(HELD)
-
-
-def test_an_interrupted_update_keeps_every_member():
-    found = efa(ensemble=2, training=QUICK).fit(TABLE, **BOTH)
-    before = weights(found)
-
-    def interrupt(record):
-        raise KeyboardInterrupt
-
-    found.update(HELD, callbacks=[interrupt])
-    assert found.interrupted_
-    assert len(found.members_) == 2
-    assert same(weights(found)[1], before[1])
-
-
-def test_each_record_says_of_which_member_it_is(tmp_path):
-    path = tmp_path / "h.jsonl"
-    found = efa(ensemble=2).fit(TABLE, **BOTH, history=path, progress=True)
-    lines = [json.loads(line) for line in path.read_text().splitlines()]
-    assert lines == found.history_
-    assert [line["member"] for line in lines] == [0] * 4 + [1] * 4
-    assert len(plots.history(found).axes[0].lines[0].get_xdata()) == 2
 
 
 # ---- files, words, errors

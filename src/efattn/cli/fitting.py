@@ -46,7 +46,7 @@ ROLE_NAMES = ("group", "item", "value", "attributes", "order", "time", "series",
 SHARED = ("width", "neighbours", "support", "standardise", "seed")
 TRAINED = (
     "epochs", "steps", "rate", "optimiser", "weight_decay", "warmup", "decay", "clip", "patience", "tokens", "draws",
-    "precision", "device", "checkpoint_seconds",
+    "precision", "device", "jobs", "checkpoint_seconds",
 )  # fmt: skip
 EXAMPLES = """Examples:
 
@@ -112,6 +112,7 @@ def fit(
     clip: Annotated[float | None, _training("The largest norm of a gradient. Default 1; 0: any.")] = None,
     precision: Annotated[str | None, _training("float32, or mixed on a GPU. Default float32.")] = None,
     device: Annotated[str | None, _training("auto, cpu, cuda, ... Default auto.")] = None,
+    jobs: Annotated[int | None, _training("Train so many members of an ensemble side by side. Default 1.")] = None,
     validation: Annotated[
         str, _training("Held out to stop early: a share of the groups, a table, or none. Default 0.2.", "SHARE")
     ] = "0.2",

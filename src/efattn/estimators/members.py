@@ -4,8 +4,9 @@ Member k is trained with the estimator's seed plus k, each until it stops by its
 has one member, and nothing here shows.
 """
 
+import contextlib
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -20,6 +21,7 @@ from efattn.estimators.progress import Bar
 from efattn.models import Model
 from efattn.training import Checkpoint, Fitting, Record, Training
 from efattn.training.checkpoint import fingerprint
+from efattn.training.processes import side_by_side
 
 if TYPE_CHECKING:
     from efattn.estimators.base import GroupEstimator
@@ -68,43 +70,63 @@ def fitted(
             )
             for k, model in enumerate(models)
         ]
-        finished = _in_turn(fittings, resume) if several else _alone(fittings[0], resume)
-    interrupted = finished < len(fittings)
-    trained = fittings if before is not None else fittings[: max(finished, 1)]
-    if interrupted and several:
-        rest = f"keeping {len(trained)}" if before is None else "the rest stay as they were"
-        log.warning("Interrupted with %d of %d members finished: %s.", finished, len(fittings), rest)
-    history = [record for fitting in trained for record in fitting.history]
-    return Fitted(tuple(fitting.model for fitting in trained), history, interrupted)
+        finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
+    chosen = _chosen(len(fittings), finished, options.jobs) if before is None else list(range(len(fittings)))
+    history = _history(fittings, chosen)
+    return Fitted(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
 
 
-def _alone(fitting: Fitting, resume: bool) -> int:
-    fitting.run(resume)
-    return 0 if fitting.interrupted else 1
+def _chosen(number: int, finished: list[int], jobs: int) -> list[int]:
+    """Which members to keep. A first one that was not finished has its best weights, unless another process had."""
+    if number == 1 or len(finished) == number:
+        return list(range(number))
+    if not finished and jobs > 1:
+        log.warning("Interrupted before any of the %d members was finished: nothing is kept.", number)
+        raise KeyboardInterrupt
+    chosen = finished or [0]
+    log.warning("Interrupted with %d of %d members finished: keeping %d.", len(finished), number, len(chosen))
+    return chosen
 
 
-def _in_turn(fittings: Sequence[Fitting], resume: bool) -> int:
-    """One after the other; how many were finished. Those that are wait in the checkpoint's folder for the last."""
-    marks = [_mark(fitting.checkpoint) for fitting in fittings]
+def _history(fittings: Sequence[Fitting], chosen: Sequence[int]) -> list[Record]:
+    """Of the chosen members, numbered anew."""
+    if len(fittings) == 1:
+        return fittings[0].history
+    return [{**record, "member": n} for n, k in enumerate(chosen) for record in fittings[k].history]
+
+
+def _in_turn(fittings: Mapping[int, Fitting], resume: bool) -> Generator[int]:
+    """Run one after the other, and give the number of each that is done."""
+    for number, fitting in fittings.items():
+        fitting.run(resume)
+        if fitting.interrupted:
+            return
+        yield number
+
+
+def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
+    """Those that were finished. With a checkpoint, they wait in its folder until all are."""
+    marks = [None if fitting.checkpoint is None else replace(fitting.checkpoint, name=FINISHED) for fitting in fittings]
     for mark in marks:
         if mark is not None:
             mark.prepare()
             if not resume:
                 mark.remove()
-    for number, (fitting, mark) in enumerate(zip(fittings, marks, strict=True)):
-        if mark is None or not _taken_back(fitting, mark):
-            fitting.run(resume)
-            if fitting.interrupted:
-                return number
+    done = [k for k, mark in enumerate(marks) if mark is not None and _taken_back(fittings[k], mark)]
+    todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
+    with contextlib.closing(side_by_side(todo, resume, jobs) if jobs > 1 else _in_turn(todo, resume)) as finished:
+        for k in finished:
+            done.append(k)
+            if (mark := marks[k]) is not None:
+                tensors = {f"model.{name}": x for name, x in fittings[k].model.state_dict().items()}
+                mark.write({"history": fittings[k].history}, tensors)
+    if len(done) == len(fittings):
+        for mark in marks:
             if mark is not None:
-                tensors = {f"model.{name}": x for name, x in fitting.model.state_dict().items()}
-                mark.write({"history": fitting.history}, tensors)
-    for mark in marks:
-        if mark is not None:
-            mark.remove()
-            if not any(mark.folder.iterdir()):
-                mark.folder.rmdir()
-    return len(fittings)
+                mark.remove()
+                with contextlib.suppress(OSError):  # where something else lies
+                    mark.folder.rmdir()
+    return done
 
 
 def _taken_back(fitting: Fitting, mark: Checkpoint) -> bool:
@@ -123,12 +145,13 @@ def _taken_back(fitting: Fitting, mark: Checkpoint) -> bool:
 def checkpoint(
     estimator: "GroupEstimator", folder: str | Path | None, resume: bool, plan: Plan, options: Training
 ) -> Checkpoint | None:
-    """Data, columns and options must be the same to go on; how often it is written need not."""
+    """Data, columns and options must be the same to go on; how often it is written and how many train at a time need
+    not."""
     if folder is None:
         if resume:
             raise DataError("resume=True needs checkpoint=..., the folder that the interrupted fit wrote to.")
         return None
-    given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0)}
+    given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
     about: dict[str, Any] = {"columns": plan.schema.roles.to_json(), "options": saving.plain(given)}
     data = {"data": fingerprint(plan.train, plan.held)}
     return Checkpoint(Path(folder), {**data, **about}, options.checkpoint_seconds)
@@ -136,7 +159,3 @@ def checkpoint(
 
 def _own(kept: Checkpoint | None, member: int) -> Checkpoint | None:
     return None if kept is None else replace(kept, folder=kept.folder / f"member-{member}")
-
-
-def _mark(kept: Checkpoint | None) -> Checkpoint | None:
-    return None if kept is None else replace(kept, name=FINISHED)

@@ -16,7 +16,7 @@ from efattn.families import Product
 from efattn.models import Conditionals
 from efattn.models.scoring import Scores
 
-HALVINGS, CLOSE = 200, 2.0**-48  # at most so many, until ends are so close, relative to their size
+TURNS, CLOSE = 300, 2.0**-40  # at most so many, until ends are so close, relative to their size
 
 
 def log_prob(terms: Sequence[Conditionals], batch: Batch) -> Scores:
@@ -60,15 +60,34 @@ def cdf(family: Product, members: Sequence[Tensor], y: Tensor) -> Tensor:
 
 
 def quantile(family: Product, members: Sequence[Tensor], p: float) -> Tensor:
-    """The smallest y with cdf >= p, of each column on its own. It lies between the members' own quantiles; halving
-    ends at the exact one of whole numbers, and at rounding of all others."""
+    """The smallest y with cdf >= p, of each column on its own: exact of whole numbers, to rounding of others. It lies
+    between the members' own quantiles; from there on, cdf(low) < p <= cdf(high)."""
     own = torch.stack([family.quantile(f, p) for f in members])
     low, high = own.amin(0), own.amax(0)
+    if len(members) == 1:
+        return high
     step = torch.tensor([float(part.discrete) for part in family.parts for _ in range(part.columns)])
-    for _ in range(HALVINGS):
-        if not (high - low > torch.where(step > 0, 0.0, CLOSE * torch.maximum(low.abs(), high.abs()))).any():
+    below, above = cdf(family, members, low) - p, cdf(family, members, high) - p
+    last = torch.zeros_like(low)
+    for turn in range(TURNS):
+        close = torch.where(step > 0, 0.0, CLOSE * torch.maximum(low.abs(), high.abs()))
+        apart = high - low > close
+        if not apart.any():
             break
-        middle = torch.where(step > 0, ((low + high) / 2).floor(), (low + high) / 2)
-        enough = cdf(family, members, middle) >= p
-        low, high = torch.where(enough, low, middle + step), torch.where(enough, middle, high)
+        y = (low + high) / 2 if turn % 3 == 2 else _crossing(low, high, below, above, close)
+        y = torch.where(step > 0, ((low + high) / 2).floor(), y)
+        excess = cdf(family, members, y) - p
+        side = torch.where(excess >= 0, 1.0, -1.0)
+        low, high = torch.where(apart & (side < 0), y + step, low), torch.where(apart & (side > 0), y, high)
+        kept = torch.where(side == last, 0.5, 1.0)  # an end that stays is drawn in
+        below, above = torch.where(side < 0, excess, below * kept), torch.where(side > 0, excess, above * kept)
+        last = side
     return high
+
+
+def _crossing(low: Tensor, high: Tensor, below: Tensor, above: Tensor, close: Tensor) -> Tensor:
+    """Where the straight line from (low, below) to (high, above) is 0; a little inside of both ends."""
+    middle, width = (low + high) / 2, high - low
+    y = high - above * width / (above - below)
+    y = torch.minimum(torch.maximum(y, low + close / 2), high - close / 2)
+    return torch.where(y.isfinite(), y, middle)
