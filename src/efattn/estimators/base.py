@@ -185,7 +185,7 @@ class GroupEstimator(BaseEstimator, ABC):
             item, probability = items.first_items(terms, k)
             return words.ranked(source, {}, vocabulary, item[None], probability[None])
         groups = self.schema_.standardise(self.schema_.encode(source))
-        if self.support_ == "distinct":
+        if terms[0].support == "distinct":
             groups.check_distinct()
         number, item, probability = items.next_items(terms, groups, k)
         named = words.repeated_names(groups.labels.take(number), groups.columns, item.shape[1])

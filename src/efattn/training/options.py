@@ -46,9 +46,9 @@ class Training:
     def __post_init__(self) -> None:
         for name, low in (("steps", 1), ("tokens", 1), ("jobs", 1), ("epochs", 1), ("draws", 1), ("patience", 1)):
             value = getattr(self, name)
-            if value == "auto" and name == "patience":
+            if (value == "auto" and name == "patience") or (value is None and name in ("epochs", "draws", "patience")):
                 continue
-            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < low):
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
                 raise DataError(f"Training: {name} must be a whole number >= {low}, not {value!r}.")
         if not _finite(self.rate) or not self.rate > 0:
             raise DataError(f"Training: rate must be a positive number, not {self.rate!r}.")

@@ -78,6 +78,7 @@ class _Worker:
 
     @classmethod
     def start(cls, number: int, fitting: Fitting, resume: bool, messages: Any) -> "_Worker":
+        job = pickle.dumps((replace(fitting, callbacks=(), tick=None), resume))
         paths = os.pathsep.join(path for path in sys.path if path)
         threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
         process = subprocess.Popen(
@@ -87,7 +88,6 @@ class _Worker:
             env={**os.environ, **threads, "PYTHONPATH": paths},
             start_new_session=True,
         )
-        job = pickle.dumps((replace(fitting, callbacks=(), tick=None), resume))
         listener = threading.Thread(target=_listen, args=(number, process, job, messages), daemon=True)
         listener.start()
         return cls(process, listener)
