@@ -369,3 +369,37 @@ def test_an_interrupted_fit_resumes(home):
     efattn(*words[:-4], "-o", "once.efattn", cwd=home).good()
     scores = [forked("score", f"{n}.efattn", "ratings.csv", "--json", cwd=home).good().json() for n in ("rest", "once")]
     assert scores[0] == scores[1]
+
+
+# ---- ensembles
+
+
+def test_an_ensemble_is_fitted_and_its_members_are_asked(home):
+    words = ["--group", "user", "--item", "movie", "--value", "real", "--ensemble", "2", *QUICK, "-o", "e.efattn"]
+    forked("fit", "ratings.csv", *words, cwd=home).good()
+    found, table = library.load(home / "e.efattn"), ratings()
+    assert len(found.members_) == 2
+    for which in (None, 0, 1):
+        member = [] if which is None else ["--member", which]
+        told = forked("score", "e.efattn", "ratings.csv", "--json", *member, cwd=home).good().json()
+        assert told["mean_log_likelihood"] == pytest.approx(found.score(table, member=which), rel=1e-5)
+        told = forked("recommend", "e.efattn", "--json", *member, cwd=home).good().json()
+        assert [row["movie"] for row in told] == found.recommend(member=which)["movie"].to_list()
+        told = pl.read_csv(forked("predict", "e.efattn", "ratings.csv", *member, cwd=home).good().out.encode())
+        np.testing.assert_allclose(told["real_mean"], found.predict(table, member=which)["real_mean"], rtol=1e-5)
+    told = forked("similar", "e.efattn", "m1", "--json", "--member", 1, cwd=home).good().json()
+    assert [row["movie"] for row in told] == found.similar("m1", member=1)["movie"].to_list()
+    look = ["attention", "e.efattn", "ratings.csv", "--group", "u0", "--json", "--member"]
+    assert forked(*look, 0, cwd=home).good().out != forked(*look, 1, cwd=home).good().out
+    assert "2 members" in forked("summary", "e.efattn", cwd=home).good().out
+    for words in (["score", "e.efattn", "ratings.csv", "--member", 2], [*look, 2]):
+        code, _, complaint = forked(*words, cwd=home)
+        assert code == 2
+        assert "0 to 1; found 2" in complaint
+
+
+def test_only_attention_comes_as_an_ensemble(home):
+    words = ["--group", "user", "--item", "movie", "--model", "latent", "--ensemble", "2", "-o", "never.efattn"]
+    code, _, complaint = forked("fit", "ratings.csv", *words, cwd=home)
+    assert code == 2
+    assert "--ensemble is for --model efa" in complaint

@@ -12,6 +12,7 @@ import pytest
 
 HOME = Path(__file__).parent.parent
 README = (HOME / "README.md").read_text()
+ENSEMBLES = (HOME / "docs/ensembles.md").read_text()
 
 
 def test_its_benchmark_table_is_the_result_file():
@@ -19,6 +20,12 @@ def test_its_benchmark_table_is_the_result_file():
 
     found = json.loads((HOME / "benchmarks/results/conditionals.json").read_text())
     assert table(found["records"]) in README
+
+
+def test_the_table_of_ensembles_is_the_result_file():
+    from efattn.experiments.ensembles import table
+
+    assert table(json.loads((HOME / "results/ensembles/us-cities.json").read_text())) in ENSEMBLES
 
 
 def test_its_demo_table_is_the_result_file():
@@ -50,7 +57,7 @@ def test_its_shell_lines_run_as_they_stand_in_an_empty_folder(tmp_path):
     )
 
 
-BLOCKS = re.findall(r"```python\n(.*?)```", README, re.S)
+BLOCKS = re.findall(r"```python\n(.*?)```", README + ENSEMBLES, re.S)
 
 
 @pytest.mark.parametrize(

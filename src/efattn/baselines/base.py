@@ -14,7 +14,7 @@ from efattn.estimators.base import GroupEstimator
 from efattn.estimators.plan import Plan, whole
 from efattn.models import Conditionals
 from efattn.priors.base import FittedOnce
-from efattn.training import Fitting, Training
+from efattn.training import Training
 
 
 class Peer(GroupEstimator, ABC):
@@ -63,7 +63,7 @@ class Peer(GroupEstimator, ABC):
             assert isinstance(term, FittedOnce)
             term.fit(plan.train, plan.held)
         model.eval()
-        return self._take(plan, Fitting(model, plan.train, plan.held, Training()))
+        return self._take(plan, [model])
 
     def update(self, table: Any, **options: Any) -> Any:
         raise DataError(f"{type(self).__name__} does not go on from an old fit: fit it again to all rows.")

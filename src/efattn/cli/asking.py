@@ -36,6 +36,7 @@ def add_to(app: typer.Typer) -> None:
 def score(
     model: options.Model,
     table: options.Source,
+    member: options.Member = None,
     json: options.Json = False,
     piece_size: options.PieceSize = PIECE,
     separator: options.Separator = None,
@@ -50,7 +51,7 @@ def score(
 
     from efattn.estimators import streaming
 
-    found = streaming.scores(fitted, tables.pieces(fitted, table, layout, piece_size, "Scoring"), _note)
+    found = streaming.scores(fitted, tables.pieces(fitted, table, layout, piece_size, "Scoring"), _note, member)
     if json:
         tables.print_json(found)
         return
@@ -65,6 +66,7 @@ def predict(
     model: options.Model,
     table: options.Source,
     interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
+    member: options.Member = None,
     output: options.Output = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -89,7 +91,7 @@ def predict(
     from efattn.estimators import streaming
 
     pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting")
-    rows = tables.deliver(streaming.predictions(fitted, pieces, interval, _note), output, json)
+    rows = tables.deliver(streaming.predictions(fitted, pieces, interval, _note, member), output, json)
     if output is not None:
         say(f"Wrote {rows:,} rows to {output}.")
 
@@ -100,6 +102,7 @@ def recommend(
         str | None, typer.Argument(metavar="[TABLE]", help="Histories; without, an empty one.", show_default=False)
     ] = None,
     k: K = 10,
+    member: options.Member = None,
     output: options.Output = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -116,7 +119,7 @@ def recommend(
     tables.check_output(output, force, tables.FORMATS)
     fitted = tables.load(model)
     histories = None if table is None else tables.read(table, layout)
-    tables.deliver([fitted.recommend(histories, k)], output, json, table=True)
+    tables.deliver([fitted.recommend(histories, k, member=member)], output, json, table=True)
 
 
 def similar(
@@ -126,6 +129,7 @@ def similar(
         typer.Argument(metavar="ITEM", help="Its name; of several columns, one word each.", show_default=False),
     ],
     k: K = 10,
+    member: options.OneMember = 0,
     output: options.Output = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -133,7 +137,7 @@ def similar(
     """The items that go best with one, and how well."""
     tables.check_output(output, force, tables.FORMATS)
     fitted = tables.load(model)
-    tables.deliver([fitted.similar(_key(fitted, item), k)], output, json, table=True)
+    tables.deliver([fitted.similar(_key(fitted, item), k, member=member)], output, json, table=True)
 
 
 def attention(
@@ -146,6 +150,7 @@ def attention(
         ),
     ] = None,
     term: Annotated[str | None, typer.Option(help="Which term; the last unless said.", show_default=False)] = None,
+    member: options.OneMember = 0,
     output: options.Output = None,
     force: options.Force = False,
     json: options.Json = False,
@@ -166,7 +171,7 @@ def attention(
     from efattn.inference.looking import attention as look
 
     groups = fitted.schema_.standardise(fitted.schema_.encode(tables.read(table, layout)))
-    found = look(fitted.model_, term, groups.subset(_numbers(groups, group)))
+    found = look(fitted._one(member), term, groups.subset(_numbers(groups, group)))
     if json or output is not None:
         import polars as pl
 
@@ -193,7 +198,7 @@ def summary(model: options.Model, json: options.Json = False) -> None:
         for name in fitted.model_.terms
     }
     about = {"estimator": type(fitted).__name__, "context": fitted.context, **fitted.sizes_}
-    about["items"] = len(fitted.schema_.vocabulary or ())
+    about |= {"items": len(fitted.schema_.vocabulary or ()), "members": len(fitted.members_)}
     about |= {"columns": fitted.schema_.roles.to_json(), "lags": fitted.schema_.lags, "terms": terms}
     tables.print_json(about | {"notes": fitted.notes_, "summary": fitted.summary()})
 

@@ -41,12 +41,12 @@ def _training(words: str, metavar: str | None = None) -> Any:
 
 
 Names = list[str] | None
-ONLY_EFA = ("layers", "heads", "feed_forward", "norm", "dropout", "context_dropout", "lags", "max_length")
+ONLY_EFA = ("layers", "heads", "feed_forward", "norm", "dropout", "context_dropout", "lags", "max_length", "ensemble")
 ROLE_NAMES = ("group", "item", "value", "attributes", "order", "time", "series", "exposure", "weight", "target")
 SHARED = ("width", "neighbours", "support", "standardise", "seed")
 TRAINED = (
     "epochs", "steps", "rate", "optimiser", "weight_decay", "warmup", "decay", "clip", "patience", "tokens", "draws",
-    "precision", "device", "checkpoint_seconds",
+    "precision", "device", "jobs", "checkpoint_seconds",
 )  # fmt: skip
 EXAMPLES = """Examples:
 
@@ -97,6 +97,7 @@ def fit(
     lags: Annotated[int | None, _model("How many earlier time steps are seen. Default 0.")] = None,
     neighbours: Annotated[int | None, _model("Look only at the so many nearest places.")] = None,
     max_length: Annotated[int | None, _model("Cut longer groups.")] = None,
+    ensemble: Annotated[int | None, _model("Fit so many members, whose mixture predicts. Default 1.")] = None,
     seed: Annotated[int | None, _model("Of everything random. Default 0.")] = None,
     epochs: Annotated[int | None, _training("At most so many passes. Default: from --steps.")] = None,
     steps: Annotated[int | None, _training("About so many steps. Default 3000.")] = None,
@@ -111,6 +112,7 @@ def fit(
     clip: Annotated[float | None, _training("The largest norm of a gradient. Default 1; 0: any.")] = None,
     precision: Annotated[str | None, _training("float32, or mixed on a GPU. Default float32.")] = None,
     device: Annotated[str | None, _training("auto, cpu, cuda, ... Default auto.")] = None,
+    jobs: Annotated[int | None, _training("Train so many members of an ensemble side by side. Default 1.")] = None,
     validation: Annotated[
         str, _training("Held out to stop early: a share of the groups, a table, or none. Default 0.2.", "SHARE")
     ] = "0.2",

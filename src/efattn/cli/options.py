@@ -27,6 +27,11 @@ PieceSize = Annotated[
     ),
 ]
 
+Member = Annotated[
+    int | None, typer.Option(help="One member of an ensemble, from 0; by default their mixture.", show_default=False)
+]
+OneMember = Annotated[int, typer.Option("--member", help="Which member of an ensemble, from 0.")]
+
 Separator = Annotated[str | None, typer.Option(help="Between the columns.", rich_help_panel=LAYOUT, show_default=False)]
 Decimal = Annotated[
     str | None, typer.Option(help="Point or comma in numbers.", rich_help_panel=LAYOUT, show_default=False)

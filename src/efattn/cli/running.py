@@ -24,7 +24,7 @@ BUG = "This is a mistake in efattn. Please report it with what --debug prints."
 OPTIONS = (
     "columns|separator|decimal|header|encoding|group|item|value|attributes|order|time|series|exposure|weight|target|"
     "missing|family|context|terms|support|standardise|lags|max_length|neighbours|validation|checkpoint|interval|width|"
-    "heads|layers|rate|device"
+    "heads|layers|rate|device|jobs"
 )
 
 

@@ -5,7 +5,6 @@
 Subclasses say which terms they build; the rest is the same for all.
 """
 
-import json
 import logging
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
@@ -22,22 +21,22 @@ from sklearn.exceptions import NotFittedError
 from efattn.data import Groups, Roles, Schema, Table
 from efattn.errors import DataError
 from efattn.estimators import families as choosing
-from efattn.estimators import saving, words
+from efattn.estimators import members, saving, words
 from efattn.estimators.plan import Plan, chosen_support, flat, named_terms, whole
-from efattn.estimators.progress import Bar
+from efattn.estimators.progress import line_writer
 from efattn.families import Gaussian, MultivariateGaussian, Product
 from efattn.inference import items, looking, rows
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.training import Checkpoint, Fitting, Record, Training
-from efattn.training.checkpoint import fingerprint
+from efattn.training import Record, Training
 
 log = logging.getLogger("efattn")
 
 
 class GroupEstimator(BaseEstimator, ABC):
-    """Fitted attributes: schema_, model_ (terms by name), family_ (of the value columns), support_, terms_, history_,
-    notes_, interrupted_."""
+    """Fitted attributes: schema_, model_ (terms by name), members_ (of an ensemble, of which model_ is the first),
+    family_ (of the value columns), support_, terms_, history_, notes_, interrupted_. Where a method has member=, None
+    is for the mixture of all of them."""
 
     # what every subclass's constructor has
     family: Any
@@ -47,6 +46,7 @@ class GroupEstimator(BaseEstimator, ABC):
     standardise: str
     seed: int
     training: Training | None
+    ensemble: int = 1  # members; a constructor may have it
 
     @abstractmethod
     def _check(self) -> None:
@@ -95,13 +95,13 @@ class GroupEstimator(BaseEstimator, ABC):
         if planned is not None:
             planned(plan)
         options = self.training or Training()
-        kept = self._checkpoint(checkpoint, resume, plan, options)
-        calls = [*_list(callbacks), *([_line_writer(history)] if history is not None else [])]
-        with Bar(progress) as bar:
-            calls.append(bar.epoch)
-            fitting = Fitting(self._build(plan), plan.train, plan.held, options, self.seed, kept, calls, bar.tick)
-            fitting.run(resume)
-        return self._take(plan, fitting)
+        kept = members.checkpoint(self, checkpoint, resume, plan, options)
+        calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
+        models = [self._build(plan, member=k) for k in range(self.ensemble)]
+        found = members.fitted(
+            models, plan, options, self.seed, callbacks=calls, progress=progress, kept=kept, resume=resume
+        )
+        return self._take(plan, *found)
 
     def update(
         self,
@@ -123,23 +123,21 @@ class GroupEstimator(BaseEstimator, ABC):
         self._check_fits(groups)
         plan = Plan(schema, groups, self.family_, self.support_, self.terms_, self.longest_)
         plan = self._split(plan, validation, standardiser=False)
-        grown = self._build(plan, start=False)
-        saving.grow(grown, self.model_)
+        models = [self._build(plan, start=False, member=k) for k in range(len(self.members_))]
+        for new, old in zip(models, self.members_, strict=True):
+            saving.grow(new, old)
         calm = training or replace(self.training or Training(), rate=(self.training or Training()).rate / 3)
-        with Bar(progress) as bar:
-            calls = [*_list(callbacks), bar.epoch]
-            fitting = Fitting(grown, plan.train, plan.held, calm, self.seed, None, calls, bar.tick)
-            fitting.history = list(self.history_)
-            fitting.run()
-        return self._take(plan, fitting)
+        calls, before = _list(callbacks), self.history_
+        found = members.fitted(models, plan, calm, self.seed, callbacks=calls, progress=progress, before=before)
+        return self._take(plan, *found)
 
-    def score(self, table: Any, y: None = None) -> float:
+    def score(self, table: Any, y: None = None, *, member: int | None = None) -> float:
         """Total log-likelihood of the scored rows over their number: nats per row, in the table's units."""
-        return float(self.scores(table)["mean_log_likelihood"])
+        return float(self.scores(table, member=member)["mean_log_likelihood"])
 
-    def scores(self, table: Any) -> dict[str, Any]:
+    def scores(self, table: Any, *, member: int | None = None) -> dict[str, Any]:
         """mean_log_likelihood, and per term; observations, how many rows are scored, and how many items are unknown."""
-        groups, found = self._log_likelihoods(table)
+        groups, found = self._log_likelihoods(table, member)
         columns = np.stack(list(found.values()))
         scored = ~np.isnan(columns)
         any_, unknown = scored.any(0), 0
@@ -152,14 +150,15 @@ class GroupEstimator(BaseEstimator, ABC):
         counts = {"observations": columns.shape[1], "scored": int(any_.sum()), "unknown": unknown}
         return {"mean_log_likelihood": total, "terms": terms, **counts}
 
-    def log_likelihood(self, table: Any) -> Any:
+    def log_likelihood(self, table: Any, *, member: int | None = None) -> Any:
         """The table with one column <term>_log_likelihood per term; null where a row is not scored."""
         self._check_fitted()
         source = Table.read(table)
-        found = {f"{name}_log_likelihood": words.nulls(x) for name, x in self._log_likelihoods(source)[1].items()}
+        _, likelihoods = self._log_likelihoods(source, member)
+        found = {f"{name}_log_likelihood": words.nulls(x) for name, x in likelihoods.items()}
         return source.with_columns(words.renamed(found, self.schema_.roles.columns))
 
-    def predict(self, table: Any, interval: float | None = 0.9) -> Any:
+    def predict(self, table: Any, interval: float | None = 0.9, *, member: int | None = None) -> Any:
         """The table with <value>_mean, _sd, _lower and _upper beside it, each row from its context, never from
         itself; of ordinal values also the most probable level and the probability of each. A model of items alone
         gives the most probable item of each row as <item>_mode, and its probability; recommend gives more of them."""
@@ -167,57 +166,57 @@ class GroupEstimator(BaseEstimator, ABC):
             raise DataError(f"interval is a probability between 0 and 1, or None; found {interval!r}.")
         self._check_fitted()
         kind = "item" if self.terms_ == ("item",) else "value"
-        term, source = self._term(kind, "predict"), Table.read(table)
+        terms, source = self._of_kind(kind, "predict", member), Table.read(table)
         groups = self._told(self.schema_.encode(source))
-        if term.of_items:
-            item, probability = items.modes(term, groups, len(source))
+        if kind == "item":
+            item, probability = items.modes(terms, groups, len(source))
             found = words.modes(self._vocabulary(), item, probability)
         else:
-            found = rows.predictions(term, self.schema_, groups, len(source), interval)
+            found = rows.predictions(terms, self.schema_, groups, len(source), interval)
         return source.with_columns(words.renamed(found, self.schema_.roles.columns))
 
-    def recommend(self, histories: Any = None, k: int = 10) -> Any:
+    def recommend(self, histories: Any = None, k: int = 10, *, member: int | None = None) -> Any:
         """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
         row per group and rank. Without histories, those of an empty one."""
-        term, vocabulary = self._term("item", "recommend"), self._vocabulary()
+        terms, vocabulary = self._of_kind("item", "recommend", member), self._vocabulary()
         _check_count(k)
         source = None if histories is None else Table.read(histories)
         if source is None or not len(source):
-            item, probability = items.first_items(term, k)
+            item, probability = items.first_items(terms, k)
             return words.ranked(source, {}, vocabulary, item[None], probability[None])
         groups = self.schema_.standardise(self.schema_.encode(source))
-        if term.support == "distinct":
+        if terms[0].support == "distinct":
             groups.check_distinct()
-        number, item, probability = items.next_items(term, groups, k)
+        number, item, probability = items.next_items(terms, groups, k)
         named = words.repeated_names(groups.labels.take(number), groups.columns, item.shape[1])
         return words.ranked(source, named, vocabulary, item, probability)
 
-    def similar(self, item: Any, k: int = 10) -> Any:
-        """The k items that go best with this one, and how well."""
+    def similar(self, item: Any, k: int = 10, *, member: int = 0) -> Any:
+        """The k items that go best with this one, and how well, to one member."""
         vocabulary = self._vocabulary()
         _check_count(k)
         number = vocabulary.number(item)
-        score = items.closeness(self.model_, number)
+        score = items.closeness(self._one(member), number)
         best = np.argsort(-score, kind="stable")[: min(k, len(score) - 1)]
         return words.frame(None, {**words.item_columns(vocabulary, best), "score": score[best]})
 
-    def embeddings(self, which: str = "item") -> Any:
+    def embeddings(self, which: str = "item", *, member: int = 0) -> Any:
         """One row per item with its vector: "item" (what it contributes as context) or "centre" (what it is predicted
-        with)."""
+        with). Vectors of different members are not comparable."""
         vocabulary = self._vocabulary()
         if which not in ("item", "centre"):
             raise DataError(f"embeddings are of 'item' or 'centre'; found {which!r}.")
-        vectors = items.item_vectors(self.model_, "context" if which == "item" else "centre")
+        vectors = items.item_vectors(self._one(member), "context" if which == "item" else "centre")
         if vectors is None:
             raise DataError(f"This model has no {which} vectors: it has no item term.")
         columns = words.item_columns(vocabulary, np.arange(len(vocabulary)))
         return words.frame(None, {**columns, **{f"v{c}": x for c, x in enumerate(vectors.T.numpy())}})
 
-    def attention(self, table: Any, term: str | None = None) -> looking.Attention:
+    def attention(self, table: Any, term: str | None = None, *, member: int = 0) -> looking.Attention:
         """What each row of one group looks at: weights (layer, head, target, context) with labels."""
         self._check_fitted()
         groups = self.schema_.standardise(self.schema_.encode(table))
-        return looking.attention(self.model_, term, groups)
+        return looking.attention(self._one(member), term, groups)
 
     def summary(self) -> str:
         """Terms, families, sizes and fit, in words."""
@@ -291,9 +290,9 @@ class GroupEstimator(BaseEstimator, ABC):
             found += [way if free else "none"] * part.columns
         return found
 
-    def _build(self, plan: Plan, start: bool = True) -> Model:
+    def _build(self, plan: Plan, start: bool = True, member: int = 0) -> Model:
         with torch.random.fork_rng():
-            torch.manual_seed(self.seed)
+            torch.manual_seed(self.seed + member)
             model = Model(self._terms(plan))
         if start:
             batch = flat(plan.train)
@@ -301,24 +300,14 @@ class GroupEstimator(BaseEstimator, ABC):
                 model[name].start(batch)
         return model
 
-    def _take(self, plan: Plan, fitting: Fitting) -> Any:
+    def _take(
+        self, plan: Plan, models: Sequence[Model], history: Sequence[Record] = (), interrupted: bool = False
+    ) -> Any:
         self.schema_, self.family_, self.support_, self.terms_ = plan.schema, plan.family, plan.support, plan.terms
         self.longest_, self.notes_ = plan.longest, list(plan.groups.notes)
         self.sizes_ = {"rows": len(plan.groups.rows), "groups": len(plan.groups)}
-        self.model_, self.history_, self.interrupted_ = fitting.model, fitting.history, fitting.interrupted
+        self.members_, self.history_, self.interrupted_ = tuple(models), list(history), interrupted
         return self
-
-    def _checkpoint(self, folder: str | Path | None, resume: bool, plan: Plan, options: Training) -> Checkpoint | None:
-        """Data, columns and options must be the same to go on; how often it is written need not."""
-        if folder is None:
-            if resume:
-                raise DataError("resume=True needs checkpoint=..., the folder that the interrupted fit wrote to.")
-            return None
-        given = self.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0)}
-        about = {"columns": plan.schema.roles.to_json(), "options": saving.plain(given)}
-        return Checkpoint(
-            Path(folder), {"data": fingerprint(plan.train, plan.held), **about}, options.checkpoint_seconds
-        )
 
     def _restore(self, schema: Schema, family: Product | None, about: dict[str, Any]) -> None:
         """The fitted attributes from a file, all but the model."""
@@ -354,17 +343,37 @@ class GroupEstimator(BaseEstimator, ABC):
             log.info(note)
         return groups
 
+    @property
+    def model_(self) -> Model:
+        """The first member, which is the only one unless it is an ensemble."""
+        if "members_" not in vars(self):
+            raise AttributeError(f"This {type(self).__name__} is not fitted yet, so it has no model_.")
+        return self.members_[0]
+
     def _check_fitted(self) -> None:
-        if not hasattr(self, "model_"):
+        if not hasattr(self, "members_"):
             raise NotFittedError(
                 f"This {type(self).__name__} is not fitted yet: call fit first, or efattn.load a saved one."
             )
 
-    def _term(self, kind: str, verb: str) -> Conditionals:
+    def _asked(self, member: int | None) -> tuple[Model, ...]:
+        """One member, or all of them."""
         self._check_fitted()
-        for name in self.model_.terms:
-            if self.model_[name].of_items == (kind == "item"):
-                return self.model_[name]
+        return self.members_ if member is None else (self._one(member),)
+
+    def _one(self, member: int) -> Model:
+        self._check_fitted()
+        if not whole(member, 0) or member >= len(self.members_):
+            there = f"0 to {len(self.members_) - 1}" if len(self.members_) > 1 else "0 alone: this is no ensemble"
+            raise DataError(f"member is the number of one, {there}; found {member!r}.")
+        return self.members_[member]
+
+    def _of_kind(self, kind: str, verb: str, member: int | None = None) -> tuple[Conditionals, ...]:
+        """The item or the value term of one member, or of all."""
+        models = self._asked(member)
+        for name in models[0].terms:
+            if models[0][name].of_items == (kind == "item"):
+                return tuple(model[name] for model in models)
         raise DataError(
             f"This model has no {kind} term, so it cannot {verb}: fit with {kind}=... and terms including it."
         )
@@ -375,27 +384,11 @@ class GroupEstimator(BaseEstimator, ABC):
             raise DataError("This model knows no items: it was fitted without an item column.")
         return self.schema_.vocabulary
 
-    def _log_likelihoods(self, table: Any) -> tuple[Groups, dict[str, np.ndarray]]:
-        self._check_fitted()
-        source = Table.read(table)
+    def _log_likelihoods(self, table: Any, member: int | None) -> tuple[Groups, dict[str, np.ndarray]]:
+        models, source = self._asked(member), Table.read(table)
         groups = self._told(self.schema_.encode(source, need=("value",) if "value" in self.terms_ else ()))
         self._check_fits(groups)
-        return groups, rows.log_likelihoods(self.model_, self.schema_, groups, len(source))
-
-
-def _line_writer(path: str | Path) -> Callable[[Record], None]:
-    try:
-        open(path, "a").close()
-    except OSError as error:
-        raise DataError(
-            f"history={str(path)!r} cannot be written to: {error.strerror}. Choose another file."
-        ) from error
-
-    def write(record: Record) -> None:
-        with open(path, "a") as file:
-            file.write(json.dumps(record) + "\n")
-
-    return write
+        return groups, rows.log_likelihoods(models, self.schema_, groups, len(source))
 
 
 def _list(callbacks: Any) -> list[Callable[[Record], object]]:

@@ -7,6 +7,7 @@ from torch import nn
 
 from efattn.errors import DataError
 from efattn.estimators.base import GroupEstimator
+from efattn.estimators.members import MOST
 from efattn.estimators.plan import Plan, whole
 from efattn.families import Categorical
 from efattn.models import Conditionals, Term
@@ -25,7 +26,8 @@ class EFA(GroupEstimator):
     and layer outputs. context_dropout: share of the context hidden while training. support: "distinct" rules out
     items that are in the group already, "auto" does if none repeats in training. standardise: real values "global",
     by "item", "none", or "auto". lags: earlier time steps that are seen. neighbours: look only at the so many nearest
-    places. max_length: cut longer groups. seed: of everything random. training: how to optimise,
+    places. max_length: cut longer groups. ensemble: how many members, whose mixture predicts; they differ in their
+    start values and in the order of batches. seed: of everything random. training: how to optimise,
     efattn.Training(...).
     """
 
@@ -46,6 +48,7 @@ class EFA(GroupEstimator):
         lags: int = 0,
         neighbours: int | None = None,
         max_length: int | None = None,
+        ensemble: int = 1,
         seed: int = 0,
         training: Training | None = None,
     ) -> None:
@@ -64,6 +67,7 @@ class EFA(GroupEstimator):
         self.lags = lags
         self.neighbours = neighbours
         self.max_length = max_length
+        self.ensemble = ensemble
         self.seed = seed
         self.training = training
 
@@ -131,6 +135,8 @@ class EFA(GroupEstimator):
             raise DataError(f"EFA: width={self.width} is not a multiple of heads={self.heads}. Choose one that is.")
         if self.neighbours is not None and not whole(self.neighbours, 1):
             raise DataError(f"EFA: neighbours must be a whole number >= 1 or None, not {self.neighbours!r}.")
+        if not whole(self.ensemble, 1) or self.ensemble > MOST:
+            raise DataError(f"EFA: ensemble must be a whole number from 1 to {MOST}, not {self.ensemble!r}.")
         for name in ("dropout", "context_dropout"):
             if not isinstance(getattr(self, name), Real) or not 0 <= getattr(self, name) < 1:
                 raise DataError(f"EFA: {name} is a share from 0 to below 1, not {getattr(self, name)!r}.")

@@ -1,9 +1,14 @@
-"""A progress bar: term, epoch, losses, best, time left. On a terminal, or where it is asked for."""
+"""A progress bar: term, epoch, losses, best, time left. On a terminal, or where it is asked for. And the lines of a
+history file."""
 
+import json
 import sys
+from collections.abc import Callable
+from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
+from efattn.errors import DataError
 from efattn.training import Record
 
 
@@ -33,17 +38,39 @@ class Bar:
         if self.bar is not None:
             self.bar.stop()
 
-    def tick(self, term: str, step: int, steps: int) -> None:
+    def tick(self, term: str, step: int, steps: int, member: int | None = None) -> None:
         if self.bar is None:
             return
-        if term not in self.tasks:
-            self.tasks[term] = self.bar.add_task(term, fit="")
-        self.bar.update(self.tasks[term], completed=step, total=steps)
+        name = _name(term, member)
+        if name not in self.tasks:
+            self.tasks[name] = self.bar.add_task(name, fit="")
+        self.bar.update(self.tasks[name], completed=step, total=steps)
 
     def epoch(self, record: Record) -> None:
-        if self.bar is None or record["term"] not in self.tasks:
+        name = _name(record["term"], record.get("member"))
+        if self.bar is None or name not in self.tasks:
             return
         held, best = record["validation"], record["best"]
         fit = f"epoch {record['epoch']}/{record['epochs']}  train {record['train']:.4f}"
         fit += "" if held is None else f"  validation {held:.4f}  best {best:.4f}"
-        self.bar.update(self.tasks[record["term"]], fit=fit)
+        self.bar.update(self.tasks[name], fit=fit)
+
+
+def _name(term: str, member: int | None) -> str:
+    return term if member is None else f"{term}, member {member}"
+
+
+def line_writer(path: str | Path) -> Callable[[Record], None]:
+    """A callback that appends each record to a file as a line of JSON."""
+    try:
+        open(path, "a").close()
+    except OSError as error:
+        raise DataError(
+            f"history={str(path)!r} cannot be written to: {error.strerror}. Choose another file."
+        ) from error
+
+    def write(record: Record) -> None:
+        with open(path, "a") as file:
+            file.write(json.dumps(record) + "\n")
+
+    return write

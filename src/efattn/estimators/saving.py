@@ -1,6 +1,6 @@
 """A fitted model as one file.
 
-    JSON: estimator, parameters, schema, families, history        tensors: model.*, schema.*
+    JSON: estimator, parameters, schema, families, history        tensors: model.*, member.1.*, ..., schema.*
 
 Reading builds the network without memory of its own and takes the file's tensors only where names and shapes agree,
 so that what a file claims about itself cannot cost more than the file is large.
@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from efattn import __version__, families, storage
 from efattn.data import Schema
 from efattn.errors import DataError, EfattnError, ModelFileError
+from efattn.estimators.plan import whole
 from efattn.families import Family, MultivariateGaussian, Product
 from efattn.models import Model
 from efattn.training import Training
@@ -40,7 +41,11 @@ def save(estimator: "GroupEstimator", path: str | Path) -> None:
         "notes": estimator.notes_,
         "sizes": estimator.sizes_,
     }
-    tensors = {f"model.{name}": x for name, x in estimator.model_.state_dict().items()}
+    if len(estimator.members_) > 1:
+        about["members"] = len(estimator.members_)
+    tensors = {
+        f"{_prefix(k)}{name}": x for k, model in enumerate(estimator.members_) for name, x in model.state_dict().items()
+    }
     tensors |= {f"schema.{name}": torch.from_numpy(x) for name, x in estimator.schema_.arrays().items()}
     storage.write(path, "model", about, tensors)
 
@@ -74,15 +79,26 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     if sizes != {"lags": schema.lags, "max_length": schema.max_length}:
         raise DataError("lags or max_length are not those of the columns")
     estimator._restore(schema, family, about)
+    number = about.get("members", 1)
+    named = {name.split(".")[1] for name in tensors if name.startswith("member.")}
+    if not whole(number, 1) or number != 1 + len(named):
+        raise DataError("it has other members than it says")
+    estimator.members_ = tuple(_member(estimator, _within(tensors, _prefix(k))) for k in range(number))
+    return estimator
+
+
+def _member(estimator: "GroupEstimator", mine: Mapping[str, Tensor]) -> Model:
     with torch.device("meta"), _Uninitialised():
         model = estimator._empty_model()
-    mine = _within(tensors, "model.")
     for name, x in model.state_dict().items():
         if name not in mine or mine[name].shape != x.shape or mine[name].dtype != x.dtype:
             raise DataError(f"its tensor {name!r} is missing or of another shape")
     model.load_state_dict(mine, assign=True)
-    estimator.model_ = model.eval()
-    return estimator
+    return model.eval()
+
+
+def _prefix(member: int) -> str:
+    return f"member.{member}." if member else "model."
 
 
 class _Uninitialised(TorchFunctionMode):

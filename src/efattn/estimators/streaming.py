@@ -15,9 +15,10 @@ from efattn.inference import rows
 Tell = Callable[[str], object]
 
 
-def scores(model: GroupEstimator, pieces: Iterable[Table], tell: Tell) -> dict[str, Any]:
+def scores(model: GroupEstimator, pieces: Iterable[Table], tell: Tell, member: int | None = None) -> dict[str, Any]:
     """As GroupEstimator.scores. tell: called with each note about the rows."""
     observations, scored, unknown, notes = 0, 0, 0, _Notes(tell)
+    models = model._asked(member)
     sums = dict.fromkeys(model.model_.terms, 0.0)
     counts = dict.fromkeys(model.model_.terms, 0)
     for piece, first in _numbered(pieces):
@@ -25,7 +26,7 @@ def scores(model: GroupEstimator, pieces: Iterable[Table], tell: Tell) -> dict[s
             groups = model.schema_.encode(piece, need=("value",) if "value" in model.terms_ else ())
             model._check_fits(groups)
         notes.hear(groups)
-        found = rows.log_likelihoods(model.model_, model.schema_, groups, len(piece))
+        found = rows.log_likelihoods(models, model.schema_, groups, len(piece))
         any_ = np.zeros(len(piece), bool)
         for name, x in found.items():
             here = ~np.isnan(x)
@@ -44,17 +45,19 @@ def scores(model: GroupEstimator, pieces: Iterable[Table], tell: Tell) -> dict[s
     return {"mean_log_likelihood": total, "terms": terms, **counted}
 
 
-def predictions(model: GroupEstimator, pieces: Iterable[Table], interval: float | None, tell: Tell) -> Iterator[Any]:
+def predictions(
+    model: GroupEstimator, pieces: Iterable[Table], interval: float | None, tell: Tell, member: int | None = None
+) -> Iterator[Any]:
     """Of each piece, what GroupEstimator.predict gives."""
     notes = _Notes(tell)
     if interval is not None and not 0 < interval < 1:
         raise DataError(f"interval is a probability between 0 and 1, or None; found {interval!r}.")
-    term = model._term("value", "predict")
+    terms = model._of_kind("value", "predict", member)
     for piece, first in _numbered(pieces):
         with _counted_from(first):
             groups = model.schema_.encode(piece)
         notes.hear(groups)
-        yield piece.with_columns(rows.predictions(term, model.schema_, groups, len(piece), interval))
+        yield piece.with_columns(rows.predictions(terms, model.schema_, groups, len(piece), interval))
     notes.close()
 
 

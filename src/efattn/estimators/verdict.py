@@ -17,10 +17,10 @@ from efattn.errors import DataError
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.latent_factor import LatentFactor
 from efattn.estimators.plan import Plan, flat
+from efattn.inference.mixture import mean_log_prob
 from efattn.inference.rows import log_jacobian
 from efattn.models import Conditionals, Model
 from efattn.training import Fitting, Training
-from efattn.training.loop import mean_log_prob
 
 QUICK_STEPS = 1000
 
@@ -50,9 +50,11 @@ def verdict(estimator: GroupEstimator, plan: Plan) -> dict[str, dict[str, float 
         marginal = Marginal(term.family, term.context, term.support)
         marginal.start(flat(plan.train))
         latent = None if isinstance(estimator, LatentFactor) else _latent(estimator, plan, term.of_items, options)
-        scored = {"model": term, "latent": latent, "marginal": marginal}
+        mine = [model[name] for model in estimator.members_]
+        scored: dict[str, list[Conditionals]] = {"model": mine, "marginal": [marginal]}
+        scored["latent"] = [] if latent is None else [latent]
         extra = _units(term, plan, held)
-        means = {k: None if t is None else mean_log_prob(t, held, options.tokens) for k, t in scored.items()}
+        means = {k: mean_log_prob(terms, held, options.tokens) if terms else None for k, terms in scored.items()}
         found[name] = {k: None if mean is None else mean + extra for k, mean in means.items()}
     return found
 

@@ -78,17 +78,21 @@ def summary(estimator: "GroupEstimator") -> str:
     lines = [f"{type(estimator).__name__}: each observation given {looks}."]
     items = "" if schema.vocabulary is None else f", {len(schema.vocabulary)} items"
     lines.append(f"Fitted to {sizes['rows']} rows in {sizes['groups']} groups{items}.")
+    several = len(estimator.members_)
+    if several > 1:
+        lines.append(f"{several} members, whose mixture predicts.")
     for name in model.terms:
         term = model[name]
         family = term.family
         what = ", ".join(map(repr, family.parts)) if isinstance(family, Product) else f"one of {family.size} items"
         extra = ", an item already in the group ruled out" if term.support == "distinct" and term.of_items else ""
         count = sum(p.numel() for p in term.parameters())
-        lines.append(f"Term {name!r}: {what}{extra}; {count:,} parameters.")
-        mine = [record for record in estimator.history_ if record["term"] == name]
-        mine = mine[max((i for i, record in enumerate(mine) if record["epoch"] == 1), default=0) :]  # the last fit
-        if mine:
-            lines.append("  " + _fit_words(mine))
+        lines.append(f"Term {name!r}: {what}{extra}; {count:,} parameters{' each' if several > 1 else ''}.")
+        for member in range(several):
+            mine = [r for r in estimator.history_ if r["term"] == name and r.get("member", 0) == member]
+            mine = mine[max((i for i, record in enumerate(mine) if record["epoch"] == 1), default=0) :]  # the last fit
+            if mine:
+                lines.append(f"  {f'Member {member}: ' if several > 1 else ''}{_fit_words(mine)}")
     if schema.standardiser is not None and not schema.standardiser.is_identity:
         ways = zip(schema.roles.of("value"), schema.standardiser.how, strict=True)
         lines.append("Standardised: " + ", ".join(f"{name} ({how})" for name, how in ways if how != "none") + ".")

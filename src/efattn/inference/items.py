@@ -3,8 +3,11 @@
 recommend   the item term's distribution of one more observation: after the history (past) or beside it (others)
 similar     companions: delta_a . beta_b + beta_a . delta_b, high where each makes the other likely; or, without an item
             term, the cosine of the items' vectors
+
+Probabilities of several members of an ensemble are averaged; vectors are those of one.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -13,22 +16,24 @@ from torch import Tensor
 
 from efattn.data import Batch, Groups
 from efattn.errors import DataError
+from efattn.inference.mixture import average
 from efattn.inference.rows import batch_size, batches, put
 from efattn.models import Conditionals, LatentItems, LatentValues, Model, Term
 from efattn.network import ItemVectors, Tied
 
 
 @torch.no_grad()
-def next_items(term: Conditionals, groups: Groups, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def next_items(terms: Sequence[Conditionals], groups: Groups, k: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """group (n,), item (n, k), probability (n, k), the most probable first, for every group in its order. Of a group
     longer than max_length, the last piece is looked at."""
     found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    for chosen in groups.plan(batch_size(term)):
+    for chosen in groups.plan(batch_size(terms[0])):
         of = groups.pieces.group[chosen]
         last = groups.pieces.stop[chosen] == groups.offsets[of + 1]
         if not last.any():
             continue
-        p = term.family.mean(_one_more(term, groups.batch(chosen[last], term.context))).double()
+        batch = groups.batch(chosen[last], terms[0].context)
+        p = average(term.family.mean(_one_more(term, batch)) for term in terms)
         best = p.nan_to_num(0.0).topk(min(k, p.shape[-1]), -1)  # NaN: every item is there already
         found.append((of[last], best.indices.numpy(), best.values.numpy()))
     group, item, probability = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -37,22 +42,22 @@ def next_items(term: Conditionals, groups: Groups, k: int) -> tuple[np.ndarray, 
 
 
 @torch.no_grad()
-def first_items(term: Conditionals, k: int) -> tuple[np.ndarray, np.ndarray]:
+def first_items(terms: Sequence[Conditionals], k: int) -> tuple[np.ndarray, np.ndarray]:
     """item (k,), probability (k,): of a history that is empty."""
-    batch = Batch.of([{"item": [term.family.size], "lag": [0]}])
-    p = term.family.mean(term.outputs(batch))[0, 0].double()
+    batch = Batch.of([{"item": [terms[0].family.size], "lag": [0]}])
+    p = average(term.family.mean(term.outputs(batch))[0, 0] for term in terms)
     best = p.topk(min(k, len(p)))
     return best.indices.numpy(), best.values.numpy()
 
 
 @torch.no_grad()
-def modes(term: Conditionals, groups: Groups, rows: int) -> tuple[np.ndarray, np.ndarray]:
+def modes(terms: Sequence[Conditionals], groups: Groups, rows: int) -> tuple[np.ndarray, np.ndarray]:
     """item (row,), probability (row,): the most probable item of every row, given its context."""
     item, probability = np.zeros(rows, np.int64), np.full(rows, np.nan)
-    if term.support == "distinct":
+    if terms[0].support == "distinct":
         groups.check_distinct()
-    for batch in batches(groups, term):
-        best = term.family.mean(term.outputs(batch)).double().max(-1)
+    for batch in batches(groups, terms[0]):
+        best = average(term.family.mean(term.outputs(batch)) for term in terms).max(-1)
         put(item, batch, best.indices)
         put(probability, batch, best.values)
     return item, probability

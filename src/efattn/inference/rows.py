@@ -2,10 +2,10 @@
 
     log p(y) = log p'(y') + log |dy'/dy|,      y' = (y - centre) / scale
 
-Each row is predicted from its context, never from itself.
+Each row is predicted from its context, never from itself. Of several members of an ensemble it is their mixture.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from torch import Tensor
 
 from efattn.data import Batch, Groups, Schema
 from efattn.families import Ordinal, Product
+from efattn.inference import mixture
 from efattn.models import Conditionals, Model
 
 TOKENS = 16_384
@@ -28,17 +29,17 @@ def batch_size(term: Conditionals) -> int:
 
 
 @torch.no_grad()
-def log_likelihoods(model: Model, schema: Schema, groups: Groups, rows: int) -> dict[str, np.ndarray]:
+def log_likelihoods(models: Sequence[Model], schema: Schema, groups: Groups, rows: int) -> dict[str, np.ndarray]:
     """For each term (row,), NaN where a row is not scored. groups: in the table's units; rows: of the table."""
     observed = None if groups.every.value is None else ~np.isnan(groups.every.value)
     inside = schema.standardise(groups)
     found = {}
-    for name in model.terms:
-        term = model[name]
-        out = np.full(rows, np.nan)
+    for name in models[0].terms:
+        terms = [model[name] for model in models]
+        term, out = terms[0], np.full(rows, np.nan)
         for batch in batches(inside, term):
-            scores = term.log_prob(batch)
-            put(out, batch, scores.values.double(), scores.scored)
+            scores = mixture.log_prob(terms, batch)
+            put(out, batch, scores.values, scores.scored)
         if not term.of_items and observed is not None and schema.standardiser is not None:
             out[groups.every.row] += log_jacobian(term, schema, observed)
         found[name] = out
@@ -57,37 +58,43 @@ def log_jacobian(term: Conditionals, schema: Schema, observed: np.ndarray) -> np
 
 @torch.no_grad()
 def predictions(
-    term: Conditionals, schema: Schema, groups: Groups, rows: int, interval: float | None
+    terms: Sequence[Conditionals], schema: Schema, groups: Groups, rows: int, interval: float | None
 ) -> dict[str, np.ndarray]:
     """For each value column its _mean and _sd, with an interval its _lower and _upper, of an ordinal one also its
     _mode and the probability of each level."""
-    family = term.family
+    family = terms[0].family
     assert isinstance(family, Product)
     names = schema.roles.of("value")
     columns = {f"{name}_{what}": np.full(rows, np.nan) for name in names for what in ("mean", "sd")}
     if interval is not None:
         columns |= {f"{name}_{what}": np.full(rows, np.nan) for name in names for what in ("lower", "upper")}
-    for batch in batches(schema.standardise(groups), term):
-        f = term.outputs(batch).double()
+    for batch in batches(schema.standardise(groups), terms[0]):
+        members = [term.outputs(batch).double() for term in terms]
         item = None if batch.item is None else batch.item[:, : batch.length].numpy()
-        found = {"mean": family.mean(f), "sd": family.variance(f).sqrt()}
+        found = {"mean": mixture.mean(family, members), "sd": mixture.variance(family, members).sqrt()}
         if interval is not None:
-            found |= {"lower": family.quantile(f, (1 - interval) / 2), "upper": family.quantile(f, (1 + interval) / 2)}
+            found["lower"] = mixture.quantile(family, members, (1 - interval) / 2)
+            found["upper"] = mixture.quantile(family, members, (1 + interval) / 2)
         for what, values in found.items():
             plain = _in_units(schema, values.numpy(), item, spread=what == "sd")
             for c, name in enumerate(names):
                 put(columns[f"{name}_{what}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
-        _put_levels(columns, batch, f, family, names, rows)
+        _put_levels(columns, batch, members, family, names, rows)
     return columns
 
 
 def _put_levels(
-    columns: dict[str, np.ndarray], batch: Batch, f: Tensor, family: Product, names: tuple[str, ...], rows: int
+    columns: dict[str, np.ndarray],
+    batch: Batch,
+    members: Sequence[Tensor],
+    family: Product,
+    names: tuple[str, ...],
+    rows: int,
 ) -> None:
     for part, outputs, where in family.slices():
         if isinstance(part, Ordinal):
             name = names[where.start]
-            p = part.probabilities(f[..., outputs])
+            p = mixture.average(part.probabilities(f[..., outputs]) for f in members)
             levels = range(part.low, part.low + part.levels)
             columns.setdefault(f"{name}_mode", np.full(rows, np.nan))
             put(columns[f"{name}_mode"], batch, p.argmax(-1).double() + part.low)

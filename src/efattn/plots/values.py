@@ -89,10 +89,11 @@ def predicted_by_case(
 
 @style.styled
 def history(model: Any, *, title: str = "How the fit went", subtitle: str | None = None) -> "Figure":
-    """Log-likelihood per target by epoch, one panel per term: training, held-out groups, and the epoch kept."""
+    """Log-likelihood per target by epoch, one panel per term: training, held-out groups, and the epoch kept. Of an
+    ensemble, its first member's."""
     from matplotlib.ticker import MaxNLocator
 
-    records = model.history_
+    records = [record for record in model.history_ if not record.get("member", 0)]
     terms = list(dict.fromkeys(record["term"] for record in records))
     if not terms:
         raise DataError("This model has no history: it was not trained.")

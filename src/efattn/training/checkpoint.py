@@ -31,11 +31,12 @@ class Checkpoint:
     folder: Path
     about: dict[str, Any]
     seconds: float
+    name: str = NAME
     last: float = field(default_factory=time.monotonic)
 
     @property
     def path(self) -> Path:
-        return self.folder / NAME
+        return self.folder / self.name
 
     def prepare(self) -> None:
         """A folder to write to, before anything is computed that would be lost."""
@@ -73,7 +74,7 @@ class Checkpoint:
 
     def _sweep(self) -> None:
         """Away with what a process left that was killed while it wrote."""
-        for left in self.folder.glob(f".{NAME}.*.part"):
+        for left in self.folder.glob(f".{self.name}.*.part"):
             left.unlink(missing_ok=True)
 
 

@@ -61,6 +61,7 @@ class Fitting:
     tick: Tick | None = None
     history: list[Record] = field(default_factory=list)
     interrupted: bool = False
+    label: Record = field(default_factory=dict)  # what each record says besides: which member of an ensemble it is
 
     def run(self, resume: bool = False) -> None:
         device = self.options.resolve_device()
@@ -211,6 +212,7 @@ class _Term:
         rate = self.optimiser.param_groups[0]["lr"]
         record: Record = {"term": self.name, "epoch": at.epoch + 1, "epochs": self.epochs, "train": train}
         record |= {"validation": found, "best": at.best, "rate": rate, "seconds": time.monotonic() - start}
+        record |= self.fitting.label
         self.fitting.history.append(record)
         at.epoch, at.batch, at.total, at.weight, at.seconds = at.epoch + 1, 0, 0.0, 0.0, 0.0
         if self.adaptive and self.stale() and at.drops < DROPS:

@@ -23,7 +23,8 @@ class Training:
     to run all epochs. The best weights are restored in any case. optimiser: "adamw", or "adam" without weight decay as
     in the paper. clip: the largest norm of a gradient. tokens: padded cells per batch. draws: score so many targets per
     group and step, for very long groups. precision: "mixed" computes in bfloat16 on a GPU. device: "auto" takes a GPU
-    if there is one. checkpoint_seconds: how often a checkpoint is written where one is asked for.
+    if there is one. jobs: how many members of an ensemble are trained side by side, each in a process with one thread;
+    1 for one after the other in this one. checkpoint_seconds: how often a checkpoint is written where one is asked for.
     """
 
     epochs: int | None = None
@@ -39,14 +40,15 @@ class Training:
     draws: int | None = None
     precision: Literal["float32", "mixed"] = "float32"
     device: str = "auto"
+    jobs: int = 1
     checkpoint_seconds: float = 30.0
 
     def __post_init__(self) -> None:
-        for name, low in (("steps", 1), ("tokens", 1), ("epochs", 1), ("draws", 1), ("patience", 1)):
+        for name, low in (("steps", 1), ("tokens", 1), ("jobs", 1), ("epochs", 1), ("draws", 1), ("patience", 1)):
             value = getattr(self, name)
-            if value == "auto" and name == "patience":
+            if (value == "auto" and name == "patience") or (value is None and name in ("epochs", "draws", "patience")):
                 continue
-            if value is not None and (isinstance(value, bool) or not isinstance(value, Integral) or value < low):
+            if isinstance(value, bool) or not isinstance(value, Integral) or value < low:
                 raise DataError(f"Training: {name} must be a whole number >= {low}, not {value!r}.")
         if not _finite(self.rate) or not self.rate > 0:
             raise DataError(f"Training: rate must be a positive number, not {self.rate!r}.")

@@ -1,0 +1,161 @@
+"""The members of an ensemble: models of one make, fitted to the same groups from other start values in another order.
+
+Member k is trained with the estimator's seed plus k, each until it stops by itself. An estimator that is no ensemble
+has one member, and nothing here shows.
+"""
+
+import contextlib
+import logging
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from torch import Tensor
+
+from efattn.errors import DataError
+from efattn.estimators import saving
+from efattn.estimators.plan import Plan
+from efattn.estimators.progress import Bar
+from efattn.models import Model
+from efattn.training import Checkpoint, Fitting, Record, Training
+from efattn.training.checkpoint import fingerprint
+from efattn.training.processes import side_by_side
+
+if TYPE_CHECKING:
+    from efattn.estimators.base import GroupEstimator
+
+log = logging.getLogger("efattn")
+FINISHED = "finished.checkpoint"
+MOST = 1000
+
+
+class Fitted(NamedTuple):
+    """What training gives. history: of one member after the other."""
+
+    models: tuple[Model, ...]
+    history: list[Record]
+    interrupted: bool
+
+
+def fitted(
+    models: Sequence[Model],
+    plan: Plan,
+    options: Training,
+    seed: int,
+    *,
+    callbacks: Iterable[Callable[[Record], object]] = (),
+    progress: bool | None = None,
+    kept: Checkpoint | None = None,
+    resume: bool = False,
+    before: Sequence[Record] | None = None,
+) -> Fitted:
+    """Train them. before: the history of an earlier fit that these models go on from; without one, an interrupt keeps
+    the members that are finished, and drops those that know nothing yet."""
+    several = len(models) > 1
+    with Bar(progress) as bar:
+        fittings = [
+            Fitting(
+                model,
+                plan.train,
+                plan.held,
+                options,
+                seed + k,
+                _own(kept, k) if several else kept,
+                [*callbacks, bar.epoch],
+                partial(bar.tick, member=k) if several else bar.tick,
+                history=[record for record in before or () if record.get("member", 0) == k],
+                label={"member": k} if several else {},
+            )
+            for k, model in enumerate(models)
+        ]
+        finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
+    chosen = _chosen(len(fittings), finished, options.jobs) if before is None else list(range(len(fittings)))
+    history = _history(fittings, chosen)
+    return Fitted(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
+
+
+def _chosen(number: int, finished: list[int], jobs: int) -> list[int]:
+    """Which members to keep. A first one that was not finished has its best weights, unless another process had."""
+    if number == 1 or len(finished) == number:
+        return list(range(number))
+    if not finished and jobs > 1:
+        log.warning("Interrupted before any of the %d members was finished: nothing is kept.", number)
+        raise KeyboardInterrupt
+    chosen = finished or [0]
+    log.warning("Interrupted with %d of %d members finished: keeping %d.", len(finished), number, len(chosen))
+    return chosen
+
+
+def _history(fittings: Sequence[Fitting], chosen: Sequence[int]) -> list[Record]:
+    """Of the chosen members, numbered anew."""
+    if len(fittings) == 1:
+        return fittings[0].history
+    return [{**record, "member": n} for n, k in enumerate(chosen) for record in fittings[k].history]
+
+
+def _in_turn(fittings: Mapping[int, Fitting], resume: bool) -> Generator[int]:
+    """Run one after the other, and give the number of each that is done."""
+    for number, fitting in fittings.items():
+        fitting.run(resume)
+        if fitting.interrupted:
+            return
+        yield number
+
+
+def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
+    """Those that were finished. With a checkpoint, they wait in its folder until all are."""
+    marks = [None if fitting.checkpoint is None else replace(fitting.checkpoint, name=FINISHED) for fitting in fittings]
+    for mark in marks:
+        if mark is not None:
+            mark.prepare()
+            if not resume:
+                mark.remove()
+    done = [k for k, mark in enumerate(marks) if mark is not None and _taken_back(fittings[k], mark)]
+    todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
+    with contextlib.closing(side_by_side(todo, resume, jobs) if jobs > 1 else _in_turn(todo, resume)) as finished:
+        for k in finished:
+            done.append(k)
+            if (mark := marks[k]) is not None:
+                tensors = {f"model.{name}": x for name, x in fittings[k].model.state_dict().items()}
+                mark.write({"history": fittings[k].history}, tensors)
+    if len(done) == len(fittings):
+        for mark in marks:
+            if mark is not None:
+                mark.remove()
+                with contextlib.suppress(OSError):  # where something else lies
+                    mark.folder.rmdir()
+    return done
+
+
+def _taken_back(fitting: Fitting, mark: Checkpoint) -> bool:
+    """Whether an earlier run finished this member: then it is as it was."""
+    found = mark.read()
+    if found is None:
+        return False
+    state, tensors = found
+    own: dict[str, Tensor] = {name.removeprefix("model."): x for name, x in tensors.items()}
+    fitting.model.load_state_dict(own)
+    fitting.model.eval()
+    fitting.history[:] = state["history"]
+    return True
+
+
+def checkpoint(
+    estimator: "GroupEstimator", folder: str | Path | None, resume: bool, plan: Plan, options: Training
+) -> Checkpoint | None:
+    """Data, columns and options must be the same to go on; how often it is written and how many train at a time need
+    not."""
+    if folder is None:
+        if resume:
+            raise DataError("resume=True needs checkpoint=..., the folder that the interrupted fit wrote to.")
+        return None
+    given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
+    about: dict[str, Any] = {"columns": plan.schema.roles.to_json(), "options": saving.plain(given)}
+    data = {"data": fingerprint(plan.train, plan.held)}
+    return Checkpoint(Path(folder), {**data, **about}, options.checkpoint_seconds)
+
+
+def _own(kept: Checkpoint | None, member: int) -> Checkpoint | None:
+    return None if kept is None else replace(kept, folder=kept.folder / f"member-{member}")

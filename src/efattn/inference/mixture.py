@@ -1,0 +1,93 @@
+"""What several members say together: each is as probable as the others.
+
+    p(y) = sum_k p_k(y) / K          E[y] = mean of m_k          Var[y] = mean of v_k + mean of (m_k - E[y])^2
+
+The members' f (K of them, each (..., size)) come in, numbers of the mixture go out; of one member, exactly its own.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor
+
+from efattn.data import Batch, Groups
+from efattn.families import Product
+from efattn.models import Conditionals
+from efattn.models.scoring import Scores
+
+TURNS, CLOSE = 300, 2.0**-40  # at most so many, until ends are so close, relative to their size
+
+
+def log_prob(terms: Sequence[Conditionals], batch: Batch) -> Scores:
+    """Of each target, in double precision: a mixture of what is scored together, so of all its columns at once."""
+    found = [term.log_prob(batch) for term in terms]
+    values = torch.stack([scores.values.double() for scores in found]).logsumexp(0) - math.log(len(found))
+    return found[0]._replace(values=torch.where(found[0].scored, values, 0.0))
+
+
+def mean_log_prob(terms: Sequence[Conditionals], data: Groups, tokens: int) -> float | None:
+    """Per scored target, weighted; None where nothing is scored."""
+    total = weight = 0.0
+    with torch.no_grad():
+        for batch in data.batches(tokens, context=terms[0].context):
+            scores = log_prob(terms, batch)
+            total += float((scores.values * scores.weight).sum())
+            weight += float((scores.weight * scores.scored).sum())
+    return total / weight if weight else None
+
+
+def average(members: Iterable[Tensor]) -> Tensor:
+    """Of probabilities or means; one at a time in memory."""
+    total, number = torch.zeros((), dtype=torch.float64), 0
+    for x in members:
+        total, number = total + x.double(), number + 1
+    return total / number
+
+
+def mean(family: Product, members: Sequence[Tensor]) -> Tensor:
+    return average(family.mean(f) for f in members)
+
+
+def variance(family: Product, members: Sequence[Tensor]) -> Tensor:
+    """Within the members and between them."""
+    middle = mean(family, members)
+    return average(family.variance(f) + (family.mean(f) - middle) ** 2 for f in members)
+
+
+def cdf(family: Product, members: Sequence[Tensor], y: Tensor) -> Tensor:
+    return average(family.cdf(f, y) for f in members)
+
+
+def quantile(family: Product, members: Sequence[Tensor], p: float) -> Tensor:
+    """The smallest y with cdf >= p, of each column on its own: exact of whole numbers, to rounding of others. It lies
+    between the members' own quantiles; from there on, cdf(low) < p <= cdf(high)."""
+    own = torch.stack([family.quantile(f, p) for f in members])
+    low, high = own.amin(0), own.amax(0)
+    if len(members) == 1:
+        return high
+    step = torch.tensor([float(part.discrete) for part in family.parts for _ in range(part.columns)])
+    below, above = cdf(family, members, low) - p, cdf(family, members, high) - p
+    last = torch.zeros_like(low)
+    for turn in range(TURNS):
+        close = torch.where(step > 0, 0.0, CLOSE * torch.maximum(low.abs(), high.abs()))
+        apart = high - low > close
+        if not apart.any():
+            break
+        y = (low + high) / 2 if turn % 3 == 2 else _crossing(low, high, below, above, close)
+        y = torch.where(step > 0, ((low + high) / 2).floor(), y)
+        excess = cdf(family, members, y) - p
+        side = torch.where(excess >= 0, 1.0, -1.0)
+        low, high = torch.where(apart & (side < 0), y + step, low), torch.where(apart & (side > 0), y, high)
+        kept = torch.where(side == last, 0.5, 1.0)  # an end that stays is drawn in
+        below, above = torch.where(side < 0, excess, below * kept), torch.where(side > 0, excess, above * kept)
+        last = side
+    return high
+
+
+def _crossing(low: Tensor, high: Tensor, below: Tensor, above: Tensor, close: Tensor) -> Tensor:
+    """Where the straight line from (low, below) to (high, above) is 0; a little inside of both ends."""
+    middle, width = (low + high) / 2, high - low
+    y = high - above * width / (above - below)
+    y = torch.minimum(torch.maximum(y, low + close / 2), high - close / 2)
+    return torch.where(y.isfinite(), y, middle)
