@@ -29,7 +29,7 @@ from efattn.families import Gaussian, MultivariateGaussian, Product
 from efattn.inference import items, looking, rows
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.training import Checkpoint, Fitting, Record, Training
+from efattn.training import Checkpoint, Feed, Fitting, Record, Training
 from efattn.training.checkpoint import fingerprint
 
 log = logging.getLogger("efattn")
@@ -59,6 +59,10 @@ class GroupEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _sizes(self) -> dict[str, Any]:
         """lags and max_length, for the schema."""
+
+    def _feeds(self, plan: Plan, options: Training, tick: Any = None) -> dict[str, Feed]:
+        """What a term is trained on, where that is not the data as they are; fitted once, for every network."""
+        return {}
 
     def fit(
         self,
@@ -99,7 +103,9 @@ class GroupEstimator(BaseEstimator, ABC):
         calls = [*_list(callbacks), *([_line_writer(history)] if history is not None else [])]
         with Bar(progress) as bar:
             calls.append(bar.epoch)
+            feeds = self._feeds(plan, options, bar.tick)
             fitting = Fitting(self._build(plan), plan.train, plan.held, options, self.seed, kept, calls, bar.tick)
+            fitting.feeds = feeds
             fitting.run(resume)
         return self._take(plan, fitting)
 
@@ -327,9 +333,11 @@ class GroupEstimator(BaseEstimator, ABC):
         self.history_, self.notes_, self.sizes_ = about["history"], about["notes"], about["sizes"]
         self.interrupted_ = False
 
+    def _empty_plan(self) -> Plan:
+        return Plan(self.schema_, None, self.family_, self.support_, self.terms_, self.longest_)
+
     def _empty_model(self) -> Model:
-        plan = Plan(self.schema_, None, self.family_, self.support_, self.terms_, self.longest_)
-        return Model(self._terms(plan))
+        return Model(self._terms(self._empty_plan()))
 
     def _check_fits(self, groups: Groups) -> None:
         """Values in the family's support, items as the fitted model allows them."""
