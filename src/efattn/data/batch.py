@@ -88,8 +88,11 @@ class Batch:
 
     def select(self, groups: Tensor) -> "Batch":
         """Some of its groups, by number or by truth values."""
-        kept: dict[str, Any] = {field.name: getattr(self, field.name) for field in fields(self)}
-        return replace(self, **{name: x[groups] if isinstance(x, Tensor) else x for name, x in kept.items()})
+        kept: dict[str, Any] = {}
+        for field in fields(self):
+            x = getattr(self, field.name)
+            kept[field.name] = x[groups] if isinstance(x, Tensor) else x
+        return replace(self, **kept)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Batch":
         """Moved; `dtype` for the real-valued fields only."""

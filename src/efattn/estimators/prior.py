@@ -307,10 +307,16 @@ def _check_peer(estimator: "EFA", plan: Plan, peer: Any, of_items: bool, ready: 
     values = (peer.schema_.roles.of("value"), plan.schema.roles.of("value"))
     if not of_items and values[0] != values[1]:
         raise DataError(f"The fitted prior {kind} is of column {values[0]}, the model of {values[1]}.")
-    if not of_items and peer.family_ != prior_plan(plan, False).family:
-        simple = isinstance(prior_plan(plan, False).family.parts[0], Gaussian)  # type: ignore[union-attr]
-        if not simple or not isinstance(peer.family_.parts[0], Gaussian):
-            raise DataError(f"The fitted prior {kind} has family {peer.family_.parts[0]!r}, the model {plan.family!r}.")
+    if not of_items and not _same_kind(peer.family_, prior_plan(plan, of_items=False).family):
+        raise DataError(f"The fitted prior {kind} has {peer.family_.parts[0]!r}: fit it with the model's family.")
+
+
+def _same_kind(theirs: Product, mine: Product | None) -> bool:
+    """Two Gaussians are, where the peer's variance is its own."""
+    if mine is None or theirs == mine:
+        return mine is not None
+    one, two = theirs.parts[0], mine.parts[0]
+    return isinstance(one, Gaussian) and isinstance(two, Gaussian) and isinstance(one.noise, str)
 
 
 def _scale_and_centres(standardiser: Standardiser | None, items: int) -> tuple[float, np.ndarray]:
