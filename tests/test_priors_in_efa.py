@@ -16,7 +16,9 @@ from small_training import ROLES, STEPS, Stop, same, weights, without_seconds
 
 import efattn
 from efattn import EFA, DataError, ModelFileError, Training, baselines, families, storage
+from efattn.data import Roles, Schema
 from efattn.estimators import prior as priors
+from efattn.priors import AdditiveItems, draw_items
 from efattn.training import Step
 from efattn.training import checkpoint as checkpoints
 
@@ -76,6 +78,18 @@ def test_drawn_items_keep_the_cells_and_never_repeat(context):
         known = items[there][items[there] < plan.items].tolist()
         assert len(set(known)) == len(known)
     assert model.model_["item"].log_prob(drawn).values.isfinite().all()
+
+
+@pytest.mark.parametrize("context", ["past", "others"])
+@pytest.mark.parametrize(("support", "scale", "max_length"), [("all", "root", None), ("distinct", "mean", 3)])
+def test_the_quick_draw_of_items_is_the_plain_one(context, support, scale, max_length):
+    table = RATINGS if support == "distinct" else pl.concat([RATINGS, RATINGS.head(20)])
+    groups = Schema.fit_encode(table, Roles(group="user", item="movie", order="row"), max_length=max_length)[1]
+    term = AdditiveItems(8, context, support, scale)
+    torch.nn.init.normal_(term.matrix, generator=torch.Generator().manual_seed(0))
+    batch = groups.batch(np.arange(10), context)
+    one, two = (torch.Generator().manual_seed(1) for _ in range(2))
+    assert torch.equal(term.draw(batch, one, 2).item, draw_items(term, batch, two, 2).item)
 
 
 def test_lagged_cells_are_drawn_together_with_the_current_ones():

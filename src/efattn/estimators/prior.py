@@ -8,6 +8,7 @@ A prior is fitted once per fit, to the training groups; held-out groups choose h
 """
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, final
@@ -238,14 +239,15 @@ def _chosen(
         if fitting.interrupted:
             raise KeyboardInterrupt
         for name in only:
-            scores[name][use] = max(r["best"] for r in fitting.history if r["term"] == name)
-    best = {name: max(mine, key=lambda use: mine[use]) for name, mine in scores.items()}
+            best = [r["best"] for r in fitting.history if r["term"] == name and r["best"] is not None]
+            scores[name][use] = max(best, default=-math.inf)
+    chosen = {name: max(mine, key=lambda use: mine[use]) for name, mine in scores.items()}
     for prior in found.values():
         told = ", ".join(f"{use} {score:.4f}" for use, score in scores[prior.name].items())
-        use = best[prior.name]
+        use = chosen[prior.name]
         words = "none" if use == "none" else prior.words(use)
         _note(plan, f"Prior of {prior.name!r}: {words}; log-likelihood per held-out target: {told}.")
-    return {name: feed for name, use in best.items() if (feed := tried[name][use]) is not None}
+    return {name: feed for name, use in chosen.items() if (feed := tried[name][use]) is not None}
 
 
 def _for_terms(estimator: "EFA", plan: Plan) -> dict[str, Any]:

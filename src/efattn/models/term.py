@@ -63,7 +63,7 @@ class Term(Conditionals):
         if self.offset is None:
             return f
         known = self.offset(batch, slots) if batch.offset is None else at(batch.offset, slots)
-        return f + known.to(f.dtype)
+        return f + known.to(torch.promote_types(f.dtype, torch.float32))
 
     def rows(
         self, batch: Batch, slots: Tensor | None = None, path: Path | None = None, weights: list[Tensor] | None = None

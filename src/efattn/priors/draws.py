@@ -7,6 +7,7 @@ A draw is made by seed, epoch and batch, so that the same step always sees the s
 """
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Protocol, final, runtime_checkable
 
 import numpy as np
@@ -17,7 +18,7 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError
 from efattn.families import Gaussian, Product
 from efattn.models import Conditionals
-from efattn.priors.items import draw_items
+from efattn.priors.items import AdditiveItems, draw_items
 
 POOL = 2**24  # numbers that a batch of the pool may take: groups times cells times items
 SWEEPS = 2  # of Gibbs sampling, from a start drawn in order
@@ -82,7 +83,8 @@ class Draws:
         tokens = max(POOL // size, 256)
         for number, pieces in enumerate(self.data.plan(tokens)):
             batch = self.data.batch(pieces, self.prior.context)
-            drawn = draw_items(self.prior, batch, _generator((seed, epoch, number)), SWEEPS)
+            draw = self.prior.draw if isinstance(self.prior, AdditiveItems) else partial(draw_items, self.prior)
+            drawn = draw(batch, _generator((seed, epoch, number)), SWEEPS)
             assert drawn.item is not None
             assert batch.rows is not None
             there = batch.rows >= 0
