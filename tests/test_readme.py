@@ -57,7 +57,8 @@ def test_its_shell_lines_run_as_they_stand_in_an_empty_folder(tmp_path):
     )
 
 
-BLOCKS = re.findall(r"```python\n(.*?)```", README + ENSEMBLES, re.S)
+PAGES = README + ENSEMBLES + (HOME / "docs/priors.md").read_text()
+BLOCKS = re.findall(r"```python\n(.*?)```", PAGES, re.S)
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,10 @@ def _training(words: str, metavar: str | None = None) -> Any:
 
 
 Names = list[str] | None
-ONLY_EFA = ("layers", "heads", "feed_forward", "norm", "dropout", "context_dropout", "lags", "max_length", "ensemble")
+ONLY_EFA = (
+    "layers", "heads", "feed_forward", "norm", "dropout", "context_dropout", "lags", "max_length", "ensemble", "prior",
+    "prior_weight", "prior_use",
+)  # fmt: skip
 ROLE_NAMES = ("group", "item", "value", "attributes", "order", "time", "series", "exposure", "weight", "target")
 SHARED = ("width", "neighbours", "support", "standardise", "seed")
 TRAINED = (
@@ -99,6 +102,13 @@ def fit(
     max_length: Annotated[int | None, _model("Cut longer groups.")] = None,
     ensemble: Annotated[int | None, _model("Fit so many members, whose mixture predicts. Default 1.")] = None,
     seed: Annotated[int | None, _model("Of everything random. Default 0.")] = None,
+    prior: Annotated[
+        str | None, _model("A simple model to learn from: gaussian (of values), additive (of items), or auto.")
+    ] = None,
+    prior_weight: Annotated[float | None, _model("Share of its draws in each step. Default 0.5.")] = None,
+    prior_use: Annotated[
+        str | None, _model("draws, offset (the network adds to it), or start (draws first). Default draws.")
+    ] = None,
     epochs: Annotated[int | None, _training("At most so many passes. Default: from --steps.")] = None,
     steps: Annotated[int | None, _training("About so many steps. Default 3000.")] = None,
     rate: Annotated[float | None, _training("The highest learning rate. Default 0.003.")] = None,

@@ -20,7 +20,7 @@ class Batch:
     """exists, item, lag, position: (batch, context); value, observed: (batch, context, columns); attributes: (batch,
     context, attributes); target, weight, exposure: (batch, length); cut: (batch, any), items of a group beyond the
     longest length, -1 for none, which count for distinct support; rows: (batch, length), the table's row, -1 for
-    padding."""
+    padding; offset: (batch, length, size), what is added to a network's outputs, where it is known beforehand."""
 
     length: int
     exists: Tensor
@@ -35,6 +35,7 @@ class Batch:
     exposure: Tensor | None = None
     cut: Tensor | None = None
     rows: Tensor | None = None
+    offset: Tensor | None = None
 
     @classmethod
     def of(cls, groups: Sequence[Mapping[str, Any]], dtype: torch.dtype = torch.float32) -> "Batch":
@@ -84,6 +85,14 @@ class Batch:
 
     def replace(self, **changes: Any) -> "Batch":
         return replace(self, **changes)
+
+    def select(self, groups: Tensor) -> "Batch":
+        """Some of its groups, by number or by truth values."""
+        kept: dict[str, Any] = {}
+        for field in fields(self):
+            x = getattr(self, field.name)
+            kept[field.name] = x[groups] if isinstance(x, Tensor) else x
+        return replace(self, **kept)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Batch":
         """Moved; `dtype` for the real-valued fields only."""

@@ -28,7 +28,7 @@ from efattn.families import Gaussian, MultivariateGaussian, Product
 from efattn.inference import items, looking, rows
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.training import Record, Training
+from efattn.training import Feed, Record, Training
 
 log = logging.getLogger("efattn")
 
@@ -59,6 +59,10 @@ class GroupEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _sizes(self) -> dict[str, Any]:
         """lags and max_length, for the schema."""
+
+    def _feeds(self, plan: Plan, options: Training, tick: Any = None) -> dict[str, Feed]:
+        """What a term is trained on, where that is not the data as they are; fitted once, for every network."""
+        return {}
 
     def fit(
         self,
@@ -99,7 +103,15 @@ class GroupEstimator(BaseEstimator, ABC):
         calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
         models = [self._build(plan, member=k) for k in range(self.ensemble)]
         found = members.fitted(
-            models, plan, options, self.seed, callbacks=calls, progress=progress, kept=kept, resume=resume
+            models,
+            plan,
+            options,
+            self.seed,
+            callbacks=calls,
+            progress=progress,
+            kept=kept,
+            resume=resume,
+            feeds=lambda tick: self._feeds(plan, options, tick),
         )
         return self._take(plan, *found)
 
@@ -316,9 +328,11 @@ class GroupEstimator(BaseEstimator, ABC):
         self.history_, self.notes_, self.sizes_ = about["history"], about["notes"], about["sizes"]
         self.interrupted_ = False
 
+    def _empty_plan(self) -> Plan:
+        return Plan(self.schema_, None, self.family_, self.support_, self.terms_, self.longest_)
+
     def _empty_model(self) -> Model:
-        plan = Plan(self.schema_, None, self.family_, self.support_, self.terms_, self.longest_)
-        return Model(self._terms(plan))
+        return Model(self._terms(self._empty_plan()))
 
     def _check_fits(self, groups: Groups) -> None:
         """Values in the family's support, items as the fitted model allows them."""

@@ -6,13 +6,14 @@ from typing import Any, Literal, final
 from torch import nn
 
 from efattn.errors import DataError
+from efattn.estimators import prior
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.members import MOST
 from efattn.estimators.plan import Plan, whole
 from efattn.families import Categorical
 from efattn.models import Conditionals, Term
 from efattn.network import AttributeVectors, Embedding, Head, ItemVectors, Stack, ValueMLP, perceptron
-from efattn.training import Training
+from efattn.training import Feed, Training
 
 
 @final
@@ -28,7 +29,10 @@ class EFA(GroupEstimator):
     by "item", "none", or "auto". lags: earlier time steps that are seen. neighbours: look only at the so many nearest
     places. max_length: cut longer groups. ensemble: how many members, whose mixture predicts; they differ in their
     start values and in the order of batches. seed: of everything random. training: how to optimise,
-    efattn.Training(...).
+    efattn.Training(...). prior: a simple model fitted first, for the network to learn from: "gaussian" (of values),
+    "additive" (of items), one of efattn.baselines, or "auto" to try and see on the groups held out. prior_use: "draws"
+    from it are the share prior_weight of each step, "offset" lets the network give only what is added to it, "start"
+    trains on draws first and on the data then.
     """
 
     def __init__(
@@ -51,6 +55,9 @@ class EFA(GroupEstimator):
         ensemble: int = 1,
         seed: int = 0,
         training: Training | None = None,
+        prior: Any = None,
+        prior_weight: float = 0.5,
+        prior_use: Literal["draws", "offset", "start"] = "draws",
     ) -> None:
         self.family = family
         self.context = context
@@ -70,6 +77,9 @@ class EFA(GroupEstimator):
         self.ensemble = ensemble
         self.seed = seed
         self.training = training
+        self.prior = prior
+        self.prior_weight = prior_weight
+        self.prior_use = prior_use
 
     def _sizes(self) -> dict[str, Any]:
         return {"lags": self.lags, "max_length": self.max_length}
@@ -126,7 +136,11 @@ class EFA(GroupEstimator):
     def _mix(self) -> tuple[int, ...]:
         return (self.width,) if self.lags else ()
 
+    def _feeds(self, plan: Plan, options: Training, tick: Any = None) -> dict[str, Feed]:
+        return prior.feeds(self, plan, options, tick)
+
     def _check(self) -> None:
+        prior.check(self)
         for name, low in (("layers", 1), ("heads", 1), ("width", 1), ("feed_forward", 0), ("lags", 0)):
             value = getattr(self, name)
             if not whole(value, low):

@@ -19,7 +19,7 @@ from efattn.estimators import saving
 from efattn.estimators.plan import Plan
 from efattn.estimators.progress import Bar
 from efattn.models import Model
-from efattn.training import Checkpoint, Fitting, Record, Training
+from efattn.training import Checkpoint, Feed, Fitting, Record, Training
 from efattn.training.checkpoint import fingerprint
 from efattn.training.processes import side_by_side
 
@@ -50,11 +50,14 @@ def fitted(
     kept: Checkpoint | None = None,
     resume: bool = False,
     before: Sequence[Record] | None = None,
+    feeds: Callable[[Any], Mapping[str, Feed]] | None = None,
 ) -> Fitted:
     """Train them. before: the history of an earlier fit that these models go on from; without one, an interrupt keeps
-    the members that are finished, and drops those that know nothing yet."""
+    the members that are finished, and drops those that know nothing yet. feeds: what terms are trained on, for all
+    members alike."""
     several = len(models) > 1
     with Bar(progress) as bar:
+        shared = {} if feeds is None else feeds(bar.tick)
         fittings = [
             Fitting(
                 model,
@@ -67,6 +70,7 @@ def fitted(
                 partial(bar.tick, member=k) if several else bar.tick,
                 history=[record for record in before or () if record.get("member", 0) == k],
                 label={"member": k} if several else {},
+                feeds=shared,
             )
             for k, model in enumerate(models)
         ]
@@ -112,6 +116,8 @@ def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
             mark.prepare()
             if not resume:
                 mark.remove()
+    for fitting in fittings:
+        fitting.prepare()
     done = [k for k, mark in enumerate(marks) if mark is not None and _taken_back(fittings[k], mark)]
     todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
     with contextlib.closing(side_by_side(todo, resume, jobs) if jobs > 1 else _in_turn(todo, resume)) as finished:

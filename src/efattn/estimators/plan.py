@@ -17,7 +17,7 @@ START_ROWS = 1_000_000
 @dataclass
 class Plan:
     """What is known before a model is built. groups: all of the table, in its units; train, held: as the model sees
-    them; longest: group, or piece of one."""
+    them; longest: group, or piece of one; only: as if there were only the first so many items."""
 
     schema: Schema
     groups: Any
@@ -27,9 +27,12 @@ class Plan:
     longest: int
     train: Any = None
     held: Groups | None = None
+    only: int | None = None
 
     @property
     def items(self) -> int:
+        if self.only is not None:
+            return self.only
         return 0 if self.schema.vocabulary is None else len(self.schema.vocabulary)
 
     @property

@@ -1,18 +1,19 @@
 """A fitted model as one file.
 
-    JSON: estimator, parameters, schema, families, history        tensors: model.*, member.1.*, ..., schema.*
+    JSON: estimator, parameters, schema, families, history
+    tensors: model.*, member.1.*, ..., schema.*, prior.<term>.*
 
 Reading builds the network without memory of its own and takes the file's tensors only where names and shapes agree,
 so that what a file claims about itself cannot cost more than the file is large.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
 from efattn import __version__, families, storage
@@ -20,7 +21,7 @@ from efattn.data import Schema
 from efattn.errors import DataError, EfattnError, ModelFileError
 from efattn.estimators.plan import whole
 from efattn.families import Family, MultivariateGaussian, Product
-from efattn.models import Model
+from efattn.models import Model, Offset, Term
 from efattn.training import Training
 
 if TYPE_CHECKING:
@@ -43,10 +44,15 @@ def save(estimator: "GroupEstimator", path: str | Path) -> None:
     }
     if len(estimator.members_) > 1:
         about["members"] = len(estimator.members_)
+    offsets = _offsets(estimator.model_)  # which the members share
+    if offsets:
+        about["prior"] = {name: offset.origin for name, (_, offset) in offsets.items()}
     tensors = {
         f"{_prefix(k)}{name}": x for k, model in enumerate(estimator.members_) for name, x in model.state_dict().items()
     }
     tensors |= {f"schema.{name}": torch.from_numpy(x) for name, x in estimator.schema_.arrays().items()}
+    for number, offset in offsets.values():
+        tensors |= {f"prior.{number}.{name}": x for name, x in offset.state_dict().items()}
     storage.write(path, "model", about, tensors)
 
 
@@ -83,22 +89,50 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     named = {name.split(".")[1] for name in tensors if name.startswith("member.")}
     if not whole(number, 1) or number != 1 + len(named):
         raise DataError("it has other members than it says")
-    estimator.members_ = tuple(_member(estimator, _within(tensors, _prefix(k))) for k in range(number))
+    models = tuple(_member(estimator, _within(tensors, _prefix(k))) for k in range(number))
+    for name, origin in about.get("prior", {}).items():
+        _add_offset(models, estimator, name, origin, tensors)
+    estimator.members_ = models
     return estimator
 
 
 def _member(estimator: "GroupEstimator", mine: Mapping[str, Tensor]) -> Model:
     with torch.device("meta"), _Uninitialised():
         model = estimator._empty_model()
-    for name, x in model.state_dict().items():
-        if name not in mine or mine[name].shape != x.shape or mine[name].dtype != x.dtype:
-            raise DataError(f"its tensor {name!r} is missing or of another shape")
-    model.load_state_dict(mine, assign=True)
+    _fill(model, mine)
     return model.eval()
 
 
 def _prefix(member: int) -> str:
     return f"member.{member}." if member else "model."
+
+
+def _fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
+    for name, x in module.state_dict().items():
+        if name not in tensors or tensors[name].shape != x.shape or tensors[name].dtype != x.dtype:
+            raise DataError(f"its tensor {name!r} is missing or of another shape")
+    module.load_state_dict(tensors, assign=True)
+
+
+def _add_offset(models: Sequence[Model], estimator: Any, name: str, origin: Any, tensors: Mapping[str, Tensor]) -> None:
+    """The simple model inside a term of every member."""
+    from efattn.estimators import prior
+
+    term = models[0][name]
+    with torch.device("meta"), _Uninitialised():
+        offset = prior.rebuilt(origin, estimator._empty_plan(), term.family, term.of_items)
+    _fill(offset, _within(tensors, f"prior.{models[0].terms.index(name)}."))
+    for model in models:
+        mine = model[name]
+        if not isinstance(mine, Term):
+            raise DataError(f"its term {name!r} takes no prior")
+        mine.add(offset.eval().requires_grad_(False))
+
+
+def _offsets(model: Model) -> dict[str, tuple[int, Offset]]:
+    """By term, its number and its simple model, where it has one."""
+    found = {name: (number, getattr(model[name], "offset", None)) for number, name in enumerate(model.terms)}
+    return {name: (number, offset) for name, (number, offset) in found.items() if isinstance(offset, Offset)}
 
 
 class _Uninitialised(TorchFunctionMode):
@@ -113,7 +147,12 @@ class _Uninitialised(TorchFunctionMode):
 
 @torch.no_grad()
 def grow(new: Model, old: Model) -> None:
-    """Take over weights where shapes agree; where items were appended, the new ones start as the unknown item did."""
+    """Take over weights where shapes agree; where items were appended, the new ones start as the unknown item did. The
+    prior stays as it is."""
+    for name, (_, offset) in _offsets(old).items():
+        term = new[name]
+        assert isinstance(term, Term)
+        term.add(Offset.like(offset, term.family))
     mine, theirs = new.state_dict(), old.state_dict()
     for name, x in mine.items():
         before = theirs[name]
@@ -136,6 +175,9 @@ def plain(value: Any) -> Any:
         return {"is": "family", "value": families.to_json(value)}
     if isinstance(value, Training):
         return {"is": "training", "value": value.to_json()}
+    if _is_peer(value):
+        settings = {name: plain(x) for name, x in value.get_params(deep=False).items()}
+        return {"is": "peer", "value": {"kind": type(value).__name__, "settings": settings}}
     if isinstance(value, tuple):
         return {"is": "tuple", "value": [plain(x) for x in value]}
     if isinstance(value, Mapping):
@@ -151,6 +193,12 @@ def plain(value: Any) -> Any:
     raise DataError(f"A parameter of this model cannot be saved: {value!r}.")
 
 
+def _is_peer(value: Any) -> bool:
+    from efattn import baselines
+
+    return isinstance(value, baselines.BASELINES)
+
+
 def restored(saved: Any) -> Any:
     if isinstance(saved, list):
         return [restored(x) for x in saved]
@@ -163,6 +211,11 @@ def restored(saved: Any) -> Any:
         return families.from_json(value)
     if kind == "training":
         return Training.from_json(value)
+    if kind == "peer":
+        from efattn import baselines
+
+        kinds = {peer.__name__: peer for peer in baselines.BASELINES}
+        return kinds[value["kind"]](**{name: restored(x) for name, x in value["settings"].items()})
     if kind == "tuple":
         return tuple(restored(x) for x in value)
     return {restored(key): restored(x) for key, x in value}

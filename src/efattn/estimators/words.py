@@ -107,4 +107,6 @@ def _fit_words(records: list[dict[str, Any]]) -> str:
     if last["validation"] is None:
         return f"{told} per target; nothing held out."
     best = max(records, key=lambda record: record["validation"])
+    if last.get("best") is not None and last["best"] > best["validation"]:
+        return f"{told}; best on held-out groups {last['best']:.4f} per target, before training: the prior alone."
     return f"{told}; best on held-out groups {best['validation']:.4f} per target, at epoch {best['epoch']}."

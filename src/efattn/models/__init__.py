@@ -2,8 +2,19 @@
 
 from efattn.models.latent_factor import LatentItems, LatentPlaces, LatentValues
 from efattn.models.model import Model
+from efattn.models.offset import Offset
 from efattn.models.reductions import as_attention
 from efattn.models.scoring import Conditionals, Scores
 from efattn.models.term import Term
 
-__all__ = ["Conditionals", "LatentItems", "LatentPlaces", "LatentValues", "Model", "Scores", "Term", "as_attention"]
+__all__ = [
+    "Conditionals",
+    "LatentItems",
+    "LatentPlaces",
+    "LatentValues",
+    "Model",
+    "Offset",
+    "Scores",
+    "Term",
+    "as_attention",
+]

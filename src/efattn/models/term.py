@@ -14,6 +14,7 @@ from torch import Tensor
 from efattn.data.batch import Batch
 from efattn.errors import DataError
 from efattn.families import Family
+from efattn.models.offset import Offset
 from efattn.models.places import nearest
 from efattn.models.scoring import Conditionals, Support, at
 from efattn.network import Context, Embedding, Head, ItemVectors, Sight, Stack
@@ -24,6 +25,8 @@ from efattn.network.stack import Path
 class Term(Conditionals):
     """neighbours: look only at so many nearest places (the first two attributes are latitude and longitude).
     missing="hidden": a position without values is no context at all, instead of being seen in its masked form."""
+
+    offset: Offset | None
 
     def __init__(
         self,
@@ -46,11 +49,21 @@ class Term(Conditionals):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         self.embedding, self.stack, self.head = embedding, stack, head
         self.neighbours, self.missing = neighbours, missing
+        self.add(None)
+
+    def add(self, offset: Offset | None) -> None:
+        """Give from now on what a simple fitted model gives, plus what the network gives. It is no part of what is
+        trained, so that it is no part of the state either."""
+        object.__setattr__(self, "offset", offset)
 
     def raw_outputs(
         self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
-        return self.head(self.rows(batch, slots, path, weights))
+        f: Tensor = self.head(self.rows(batch, slots, path, weights))
+        if self.offset is None:
+            return f
+        known = self.offset(batch, slots) if batch.offset is None else at(batch.offset, slots)
+        return f + known.to(torch.promote_types(f.dtype, torch.float32))
 
     def rows(
         self, batch: Batch, slots: Tensor | None = None, path: Path | None = None, weights: list[Tensor] | None = None

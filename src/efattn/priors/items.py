@@ -107,8 +107,38 @@ class AdditiveItems(Conditionals):
         may = column < slots[..., None] if self.context == "past" else column != slots[..., None]
         seen = (may & (batch.exists[:, :n] & (item < size))[:, None]).to(self.matrix.dtype)  # (batch, target, context)
         count = seen.sum(-1, keepdim=True).clamp_min(1)
-        share = {"sum": torch.ones_like(count), "mean": 1 / count, "root": count.rsqrt()}[self.scale]
-        return self.bias + share * (seen @ self.matrix[item.clamp_max(size - 1)])
+        return self.bias + self._share(count) * (seen @ self.matrix[item.clamp_max(size - 1)])
+
+    def _share(self, count: Tensor) -> Tensor:
+        return {"sum": torch.ones_like(count), "mean": 1 / count, "root": count.rsqrt()}[self.scale]
+
+    @torch.no_grad()
+    def draw(self, batch: Batch, generator: torch.Generator | None = None, sweeps: int = 5) -> Batch:
+        """What `draw_items` gives, from one sum per group that is kept up to date."""
+        assert batch.item is not None
+        n, size = batch.length, self.family.size
+        item = batch.item.clone()
+        item[:, :n] = size
+        known = torch.cat([self.matrix, torch.zeros_like(self.matrix[:1])])  # the unknown item adds nothing
+        total, count, groups = known.new_zeros(len(item), size), known.new_zeros(len(item), 1), torch.arange(len(item))
+        taken = torch.zeros(len(item), size + 1, dtype=torch.int16)
+        if batch.cut is not None:
+            taken.scatter_(1, torch.where(batch.cut < 0, size, batch.cut), 1)
+        for _ in range(1 if self.context == "past" else 1 + sweeps):
+            for i in range(n):
+                old = item[:, i].clone()
+                total, count = total - known[old], count - (old < size)[:, None].to(count.dtype)
+                taken[groups, old] -= 1
+                f = self.bias + self._share(count.clamp_min(1)) * total
+                if self.support == "distinct":
+                    f = f.masked_fill(taken[:, :size] > 0, -torch.inf)
+                free = batch.exists[:, i] & (f > -torch.inf).any(1)
+                new = torch.full_like(old, size)
+                new[free] = torch.multinomial(f[free].softmax(-1), 1, generator=generator)[:, 0] if free.any() else size
+                item[:, i] = new
+                total, count = total + known[new], count + (new < size)[:, None].to(count.dtype)
+                taken[groups, new] += 1
+        return batch.replace(item=item)
 
 
 @torch.no_grad()

@@ -8,7 +8,7 @@ Each term has its own seed, optimiser, early stopping and best weights.
 import logging
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -19,12 +19,14 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError, TrainingError
 from efattn.models import Conditionals, Model
 from efattn.training.checkpoint import Checkpoint, optimiser_tensors, restore_optimiser
+from efattn.training.feeding import Feed, Plain, Step
 from efattn.training.options import DROPS, Training
 
 log = logging.getLogger("efattn")
 Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
 Callback = Callable[[Record], object]
 Tick = Callable[[str, int, int], object]  # term, step, steps
+PHASE = 0.5  # the largest share of the epochs for a phase before the last
 
 
 @final
@@ -41,6 +43,7 @@ class Progress:
     best_epoch: int = 0
     drops: int = 0  # of the rate, on a plateau
     since: int = 0  # the epoch of the last one
+    phase: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -49,7 +52,8 @@ class Progress:
 @final
 @dataclass
 class Fitting:
-    """What fits the terms of a model, one after the other, and can stop and go on anywhere."""
+    """What fits the terms of a model, one after the other, and can stop and go on anywhere. feeds: what a term is
+    trained on, by its name, where that is not the data as they are."""
 
     model: Model
     data: Groups
@@ -62,6 +66,12 @@ class Fitting:
     history: list[Record] = field(default_factory=list)
     interrupted: bool = False
     label: Record = field(default_factory=dict)  # what each record says besides: which member of an ensemble it is
+    feeds: Mapping[str, Feed] = field(default_factory=dict)
+
+    def prepare(self) -> None:
+        """Let feeds do to the model what they need, before any weights are taken back."""
+        for name, feed in self.feeds.items():
+            feed.prepare(self.model[name])
 
     def run(self, resume: bool = False) -> None:
         device = self.options.resolve_device()
@@ -72,6 +82,7 @@ class Fitting:
         names = list(self.model.terms)
         first, state = 0, None
         tensors: dict[str, Tensor] = {}
+        self.prepare()
         if found is not None:
             state, tensors = found
             first, self.history[:] = names.index(state["term"]), state["history"]
@@ -95,6 +106,7 @@ class _Term:
     def __init__(self, fitting: Fitting, name: str, device: torch.device) -> None:
         self.fitting, self.name, self.device = fitting, name, device
         self.term: Conditionals = fitting.model[name]
+        self.feed: Feed = fitting.feeds.get(name) or Plain(fitting.data)
         self.options = options = fitting.options
         self.parameters = [p for p in self.term.parameters() if p.requires_grad]
         fused = device.type in ("cpu", "cuda")
@@ -118,6 +130,8 @@ class _Term:
             if self.device.type == "cuda" and "random.cuda" in tensors:
                 torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
         try:
+            if state is None and self.feed.start_counts and self.fitting.held is not None:
+                self.keep(self.validate())
             while not self.finished():
                 self.epoch()
         except KeyboardInterrupt:
@@ -142,6 +156,23 @@ class _Term:
         self.term.load_state_dict(self.best)
         self.optimiser.state.clear()
 
+    def next_phase(self) -> None:
+        """Go on from the best weights with what comes next."""
+        self.at.phase, self.at.since = self.at.phase + 1, self.at.epoch
+        if self.best:
+            self.term.load_state_dict(self.best)
+        self.optimiser.state.clear()
+
+    def validate(self) -> float | None:
+        assert self.fitting.held is not None
+        return mean_log_prob(self.term, self.fitting.held, self.options.tokens, self.device)
+
+    def keep(self, found: float | None, epoch: int = 0) -> None:
+        """The weights as the best ones, if they are."""
+        if found is not None and math.isfinite(found) and (self.at.best is None or found > self.at.best):
+            self.at.best, self.at.best_epoch = found, epoch
+            self.best = {k: v.detach().clone() for k, v in self.term.state_dict().items()}
+
     def plan(self, epoch: int) -> list[Any]:
         return self.fitting.data.plan(self.options.tokens, shuffle=self.fitting.seed, epoch=epoch)
 
@@ -162,24 +193,32 @@ class _Term:
         self.close_epoch(start)
 
     def step(self, pieces: Any, rate: float, number: int) -> tuple[float, float]:
-        batch = self.fitting.data.batch(pieces, self.term.context).to(self.device)
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed()):
-            scores = self.term.log_prob(batch, self.options.draws)
-        weight = (scores.weight * scores.scored).sum()
-        if not weight > 0:
+        step = Step(self.fitting.seed, self.at.epoch, number, self.at.phase)
+        losses, sums = list[Tensor](), list[tuple[float, float]]()
+        for share, batch in self.feed.batches(pieces, self.term, step):
+            total, weight = self.sums(batch)
+            sums.append((float(total.detach()), float(weight)))
+            if not weight > 0:
+                continue
+            losses.append(share * (-total / weight))
+            if not losses[-1].isfinite():
+                raise TrainingError(self.words_for_nan(batch, number))
+        if not losses:
             return 0.0, 0.0
-        total = (scores.values * scores.weight).sum()
-        loss = -total / weight
-        if not loss.isfinite():
-            raise TrainingError(self.words_for_nan(batch, number))
-        loss.backward()
+        torch.stack(losses).sum().backward()
         if self.options.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
         self.optimiser.step()
-        return float(total.detach()), float(weight)
+        return sums[0] if sums[0][1] > 0 else (0.0, 0.0)
+
+    def sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Of the weighted log-probabilities, and of the weights."""
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed()):
+            scores = self.term.log_prob(batch.to(self.device), self.options.draws)
+        return (scores.values * scores.weight).sum(), (scores.weight * scores.scored).sum()
 
     def mixed(self) -> bool:
         return self.options.precision == "mixed" and self.device.type == "cuda"
@@ -200,22 +239,22 @@ class _Term:
                 "with a known item or value. Check the roles target and weight, and what is missing."
             )
         train = at.total / at.weight
-        found = None if held is None else mean_log_prob(self.term, held, self.options.tokens, self.device)
+        found = None if held is None else self.validate()
         if found is not None and not math.isfinite(found):
             raise TrainingError(
                 f"The validation log-likelihood of the {self.name} term is {found} after epoch {at.epoch + 1}. Try a "
                 f"lower rate, Training(rate={self.options.rate / 10:g}), and look for extreme values held out."
             )
-        if found is not None and (at.best is None or found > at.best):
-            at.best, at.best_epoch = found, at.epoch + 1
-            self.best = {k: v.detach().clone() for k, v in self.term.state_dict().items()}
+        self.keep(found, at.epoch + 1)
         rate = self.optimiser.param_groups[0]["lr"]
         record: Record = {"term": self.name, "epoch": at.epoch + 1, "epochs": self.epochs, "train": train}
         record |= {"validation": found, "best": at.best, "rate": rate, "seconds": time.monotonic() - start}
         record |= self.fitting.label
         self.fitting.history.append(record)
         at.epoch, at.batch, at.total, at.weight, at.seconds = at.epoch + 1, 0, 0.0, 0.0, 0.0
-        if self.adaptive and self.stale() and at.drops < DROPS:
+        if at.phase + 1 < self.feed.phases and (self.stale() or at.epoch >= PHASE * self.epochs):
+            self.next_phase()
+        elif self.adaptive and self.stale() and at.drops < DROPS:
             self.lower_rate()
         if self.fitting.checkpoint is not None and self.fitting.checkpoint.due():
             self.save()

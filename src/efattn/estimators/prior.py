@@ -1,0 +1,340 @@
+"""A simple fitted model as a prior for the network: which one, fitted to what, and what training makes of it.
+
+    draws    loss = (1 - w) real + w drawn             the network learns from a model what data alone would not tell
+    offset   f = network + f_prior(context)            training begins at the prior; cross-fitted while it trains
+    start    first draws alone, then the data alone
+
+A prior is fitted once per fit, to the training groups; held-out groups choose how much it is shrunk.
+"""
+
+import logging
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, final
+
+import numpy as np
+import torch
+
+from efattn.data import Batch, Groups, Standardiser
+from efattn.errors import DataError
+from efattn.estimators import saving
+from efattn.estimators.plan import Plan, flat
+from efattn.families import Bernoulli, Categorical, Family, Gaussian, Poisson, Product
+from efattn.models import Conditionals, Model, Offset, Term
+from efattn.models.offset import check_offset
+from efattn.priors.base import FittedOnce
+from efattn.priors.draws import Draws
+from efattn.priors.folds import CrossFitted
+from efattn.training import Feed, Fitting, Step, Training
+
+if TYPE_CHECKING:
+    from efattn.estimators.efa import EFA
+
+log = logging.getLogger("efattn")
+NAMED, USES = ("gaussian", "additive", "auto"), ("draws", "offset", "start")
+Tick = Callable[[str, int, int], object]
+
+
+@final
+@dataclass
+class DrawnFeed:
+    """Draws beside the data, or with first=True before them."""
+
+    data: Groups
+    draws: Draws
+    weight: float
+    first: bool = False
+    start_counts: bool = False
+
+    @property
+    def phases(self) -> int:
+        return 2 if self.first else 1
+
+    def prepare(self, term: Conditionals) -> None:
+        """Nothing to do."""
+
+    def batches(self, pieces: np.ndarray, term: Conditionals, step: Step) -> Sequence[tuple[float, Batch]]:
+        real = self.data.batch(pieces, term.context)
+        if self.weight == 0 or (self.first and step.phase):
+            return [(1.0, real)]
+        drawn = self.draws.batch(real, step.seed, step.epoch, step.number)
+        return [(1.0, drawn)] if self.first else [(1 - self.weight, real), (self.weight, drawn)]
+
+
+@final
+@dataclass
+class OffsetFeed:
+    """The data, each group with what a prior that does not know it says. Training begins at the prior itself."""
+
+    data: Groups
+    offset: Offset
+    fitted: CrossFitted | None
+    phases: int = 1
+    start_counts: bool = True
+
+    def prepare(self, term: Conditionals) -> None:
+        assert isinstance(term, Term)
+        term.add(self.offset)
+        start = self.offset.get_buffer("start")
+        term.head.start(start.expand(term.family.size) if self.offset.prior.of_items else start)
+
+    def batches(self, pieces: np.ndarray, term: Conditionals, step: Step) -> Sequence[tuple[float, Batch]]:
+        batch = self.data.batch(pieces, term.context)
+        return [(1.0, batch if self.fitted is None else batch.replace(offset=self.fitted(pieces, batch)))]
+
+
+def check(estimator: "EFA") -> None:
+    """A DataError for a prior, weight or use that cannot be."""
+    prior, weight, use = estimator.prior, estimator.prior_weight, estimator.prior_use
+    if prior is not None and not isinstance(prior, _peers()) and prior not in NAMED:
+        raise DataError(
+            f"prior is {', '.join(map(repr, NAMED))}, one of efattn.baselines such as baselines.ShrunkMean(), or "
+            f"None; found {prior!r}."
+        )
+    if isinstance(weight, bool | str) or weight is None or not 0 <= weight <= 1:
+        raise DataError(f"prior_weight is a share from 0 to 1; found {weight!r}.")
+    if use not in USES:
+        raise DataError(f"prior_use is {', '.join(map(repr, USES))}; found {use!r}.")
+
+
+def feeds(estimator: "EFA", plan: Plan, options: Training, tick: Tick | None = None) -> dict[str, Feed]:
+    """Of each term that has a prior, what it is trained on. Notes about it go to the groups'."""
+    if estimator.prior is None:
+        return {}
+    found = {term: Prior(estimator, plan, term, peer, options) for term, peer in _for_terms(estimator, plan).items()}
+    if estimator.prior == "auto":
+        return _chosen(estimator, plan, options, found, tick)
+    for prior in found.values():
+        _note(plan, f"Prior of {prior.name!r}: {prior.words(estimator.prior_use)}.")
+    return {prior.name: prior.feed(estimator.prior_use) for prior in found.values()}
+
+
+@final
+class Prior:
+    """A peer fitted to the training groups, for one term ("item" or "value")."""
+
+    def __init__(self, estimator: "EFA", plan: Plan, term: str, peer: Any, options: Training) -> None:
+        self.weight, self.peer, self.options, self.seed = estimator.prior_weight, peer, options, estimator.seed
+        self.plan, self.of_items = plan, term == "item"
+        self.name = "item" if self.of_items else plan.value_name
+        self.ready = hasattr(peer, "model_")
+        _check_peer(estimator, plan, peer, self.of_items, self.ready)
+        if estimator.prior_use == "offset" and estimator.prior != "auto":
+            check_offset(self.family)
+        self.model = peer.model_[peer.model_.terms[0]] if self.ready else self._fit(plan.train)
+
+    @property
+    def family(self) -> Family:
+        """Of the term."""
+        if self.of_items:
+            return Categorical(max(self.plan.items, 2))
+        assert self.plan.family is not None
+        return self.plan.family
+
+    def words(self, use: str) -> str:
+        share = f", weight {self.weight:g}" if use == "draws" else ""
+        return f"{type(self.peer).__name__} ({use}{share})"
+
+    def feed(self, use: str) -> Feed:
+        train = self.plan.train
+        if use != "offset":
+            scale, shift = self._units() or (None, None)
+            draws = Draws(self.model, train, self.family, scale, shift)
+            return DrawnFeed(train, draws, self.weight, first=use == "start")
+        fitted = None
+        if not self.ready and len(train) > 1:
+            fitted = CrossFitted(train, lambda part: self._offset(self._fit(part, again=True)))
+        return OffsetFeed(train, self._offset(self.model), fitted)
+
+    def _fit(self, groups: Groups, again: bool = False) -> Conditionals:
+        """again: regularised as the first fit was."""
+        (prior, *_) = self.peer._terms(prior_plan(self.plan, self.of_items)).values()
+        if not isinstance(prior, FittedOnce):
+            return self._train(prior, groups)
+        if again:
+            for option in ("weight", "strength"):
+                if hasattr(prior, option) and "chosen" in dict(self.model.named_buffers()):
+                    setattr(prior, option, float(self.model.get_buffer("chosen")))
+        prior.fit(groups, self.plan.held)
+        return prior.eval()
+
+    def _train(self, prior: Conditionals, groups: Groups) -> Conditionals:
+        options = self.peer.training or self.options
+        prior.start(flat(groups))
+        fitting = Fitting(Model({"item": prior}), groups, self.plan.held, options, self.peer.seed)
+        fitting.run()
+        if fitting.interrupted:
+            raise KeyboardInterrupt
+        return prior.eval().requires_grad_(False)
+
+    def _offset(self, prior: Conditionals) -> Offset:
+        origin = {"peer": saving.plain(self.peer), "items": self.plan.items}
+        offset = Offset(prior, self.family, self.plan.items, origin)
+        units = self._units()
+        if units is not None:
+            offset.get_buffer("scale").copy_(units[0])
+            offset.get_buffer("shift").copy_(units[1])
+        if offset.ordinal is not None:
+            offset.get_buffer("start").copy_(offset.ordinal.start(torch.as_tensor(self.plan.train.value[:, 0])))
+        return offset
+
+    def _units(self) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """Scale and shifts from the term's values to those of a peer that was fitted before; None where they agree."""
+        if self.of_items or not self.ready:
+            return None
+        mine, theirs = self.plan.schema.standardiser, self.peer.schema_.standardiser
+        (s1, c1), (s2, c2) = (_scale_and_centres(x, self.plan.items) for x in (mine, theirs))
+        return torch.as_tensor(s1 / s2).reshape(1), torch.as_tensor((c1 - c2) / s2)
+
+
+def prior_plan(plan: Plan, of_items: bool) -> Plan:
+    """The plan of a prior. Where a family is none of the simple models', they give mean and variance."""
+    if of_items:
+        return replace(plan, terms=("item",))
+    assert plan.family is not None
+    part = plan.family.parts[0]
+    family = plan.family if isinstance(part, Gaussian | Poisson | Bernoulli) else Product((Gaussian("predicted"),))
+    return replace(plan, family=family, terms=("value",))
+
+
+def rebuilt(origin: Any, plan: Plan, family: Family, of_items: bool) -> Offset:
+    """An offset as a file describes it, without its tensors."""
+    peer: Any = saving.restored(origin["peer"])
+    items = origin["items"]
+    known = any(isinstance(peer, kind) for kind in _peers())
+    if not known or not isinstance(items, int) or not 0 <= items <= plan.items:
+        raise DataError("its prior is none of the simple models")
+    mine = replace(prior_plan(plan, of_items), only=items)
+    (prior, *_) = peer._terms(mine).values()
+    if prior.of_items != of_items or prior.family.size > family.size + (0 if of_items else 1):
+        raise DataError("its prior is not of the same term")
+    return Offset(prior, family, items, {"peer": origin["peer"], "items": items})
+
+
+def _chosen(
+    estimator: "EFA", plan: Plan, options: Training, found: dict[str, Prior], tick: Tick | None
+) -> dict[str, Feed]:
+    """Each term as it does best on the groups held out."""
+    if plan.held is None or not len(plan.held):
+        raise DataError(
+            "prior='auto' chooses on groups held out: pass validation=0.2 or a table, or name a prior, as "
+            "prior='gaussian'."
+        )
+    tried: dict[str, dict[str, Feed | None]] = {prior.name: {"none": None} for prior in found.values()}
+    for prior in found.values():
+        for use in ("draws", "offset"):
+            try:
+                tried[prior.name][use] = prior.feed(use)
+            except DataError as error:
+                log.info("prior='auto', %s: %s", prior.name, error)
+    scores: dict[str, dict[str, float]] = {name: {} for name in tried}
+    for use in ("none", "draws", "offset") if found else ():
+        mine = {name: feed for name, uses in tried.items() if (feed := uses.get(use)) is not None}
+        model = estimator._build(plan)
+        only = [name for name in tried if use in tried[name]]
+        fitting = Fitting(Model({name: model[name] for name in only}), plan.train, plan.held, options, estimator.seed)
+        fitting.feeds, fitting.tick = mine, tick
+        fitting.run()
+        if fitting.interrupted:
+            raise KeyboardInterrupt
+        for name in only:
+            best = [r["best"] for r in fitting.history if r["term"] == name and r["best"] is not None]
+            scores[name][use] = max(best, default=-math.inf)
+    chosen = {name: max(mine, key=lambda use: mine[use]) for name, mine in scores.items()}
+    for prior in found.values():
+        told = ", ".join(f"{use} {score:.4f}" for use, score in scores[prior.name].items())
+        use = chosen[prior.name]
+        words = "none" if use == "none" else prior.words(use)
+        _note(plan, f"Prior of {prior.name!r}: {words}; log-likelihood per held-out target: {told}.")
+    return {name: feed for name, use in chosen.items() if (feed := tried[name][use]) is not None}
+
+
+def _for_terms(estimator: "EFA", plan: Plan) -> dict[str, Any]:
+    """The peer for each of "item" and "value" that has one."""
+    from efattn import baselines
+
+    prior, auto, found = estimator.prior, estimator.prior == "auto", dict[str, Any]()
+    same: dict[str, Any] = {"context": estimator.context}
+    if not isinstance(prior, str):
+        found["item" if prior.terms == "item" else "value"] = prior
+    if prior == "additive" or (auto and "item" in plan.terms):
+        found["item"] = baselines.AdditiveLogit(**same, seed=estimator.seed)
+    if prior == "gaussian" or (auto and "value" in plan.terms):
+        found["value"] = baselines.GaussianConditional(**same, lags=estimator.lags)
+    for term in list(found):
+        try:
+            _check_term(plan, term, found[term])
+        except DataError as error:
+            if not auto:
+                raise
+            _note(plan, f"No prior of the {term} term: {error}")
+            del found[term]
+    return found
+
+
+def _check_term(plan: Plan, term: str, peer: Any) -> None:
+    kind = type(peer).__name__
+    if term not in plan.terms:
+        raise DataError(
+            f"{kind} is a prior of {term}s, and only the {plan.terms[0]} term is modelled. Choose another prior, or "
+            "other terms."
+        )
+    if term == "value" and plan.schema.roles.exposure is not None:
+        raise DataError(f"{kind} takes no exposure: leave the prior out.")
+    if term == "value" and plan.family is not None and plan.family.columns > 1:
+        raise DataError(f"{kind} is a prior of one value column: fit a model of each, or leave the prior out.")
+    if term == "value" and not plan.items and kind not in ("ItemMean", "ShrunkMean"):
+        raise DataError(f"{kind} needs an item column: pass item=..., or prior=baselines.ShrunkMean().")
+
+
+def _check_peer(estimator: "EFA", plan: Plan, peer: Any, of_items: bool, ready: bool) -> None:
+    kind = type(peer).__name__
+    if peer.context != estimator.context:
+        raise DataError(
+            f"The prior {kind} has context={peer.context!r} and the model context={estimator.context!r}: they must be "
+            "the same."
+        )
+    if getattr(peer, "lags", 0) > estimator.lags:
+        raise DataError(f"The prior {kind} looks {peer.lags} time steps back, the model {estimator.lags}: pass lags=.")
+    if not ready:
+        return
+    theirs, mine = peer.schema_.vocabulary, plan.schema.vocabulary
+    if (theirs is None) != (mine is None) or (theirs is not None and mine is not None and theirs.names != mine.names):
+        raise DataError(
+            f"The fitted prior {kind} knows other items than this table. Pass it unfitted: it is then fitted."
+        )
+    if of_items and peer.support_ != plan.support:
+        raise DataError(f"The fitted prior {kind} has support={peer.support_!r}, the model {plan.support!r}.")
+    values = (peer.schema_.roles.of("value"), plan.schema.roles.of("value"))
+    if not of_items and values[0] != values[1]:
+        raise DataError(f"The fitted prior {kind} is of column {values[0]}, the model of {values[1]}.")
+    if not of_items and not _same_kind(peer.family_, prior_plan(plan, of_items=False).family):
+        raise DataError(f"The fitted prior {kind} has {peer.family_.parts[0]!r}: fit it with the model's family.")
+
+
+def _same_kind(theirs: Product, mine: Product | None) -> bool:
+    """Two Gaussians are, where the peer's variance is its own."""
+    if mine is None or theirs == mine:
+        return mine is not None
+    one, two = theirs.parts[0], mine.parts[0]
+    return isinstance(one, Gaussian) and isinstance(two, Gaussian) and isinstance(one.noise, str)
+
+
+def _scale_and_centres(standardiser: Standardiser | None, items: int) -> tuple[float, np.ndarray]:
+    if standardiser is None:
+        return 1.0, np.zeros(items + 1)
+    if standardiser.item_centre is not None:
+        return float(standardiser.scale[0]), standardiser.item_centre[:, 0]
+    return float(standardiser.scale[0]), np.full(items + 1, standardiser.centre[0])
+
+
+def _peers() -> tuple[type, ...]:
+    from efattn import baselines
+
+    return baselines.BASELINES
+
+
+def _note(plan: Plan, words: str) -> None:
+    plan.groups.notes.append(words)
+    log.info(words)
