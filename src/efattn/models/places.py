@@ -19,6 +19,8 @@ def nearest(places: Tensor, candidates: Tensor, k: int) -> Tensor:
 
     Of equally near ones the first in the table wins; fewer than k candidates are all taken.
     """
-    distance = haversine(places[:, :, None], places[:, None]).masked_fill(~candidates, torch.inf)
+    alike = bool((places == places[:1]).all() & (candidates == candidates[:1]).all())
+    some, which = (places[:1], candidates[:1]) if alike else (places, candidates)  # the same stations every day
+    distance = haversine(some[:, :, None], some[:, None]).masked_fill(~which, torch.inf)
     rank = distance.argsort(stable=True, dim=-1).argsort(-1)
-    return (rank < k) & candidates
+    return ((rank < k) & which).expand(candidates.shape)
