@@ -36,7 +36,8 @@ def blocks(results: Results) -> Iterator[Block]:
         yield Text("Not run yet: attention weights and item vectors of EFA, paper's preset, past.")
         return
     yield Text(
-        "EFA, the paper's preset, past, seed 0. Weights are averaged over heads; a row is what one item looks at."
+        "EFA, the paper's preset, past, seed 0. Weights are averaged over heads; a row is what one item looks at, "
+        "the diagonal its own masked place."
     )
     yield from _weights(run["attention"])
     yield from _vectors(run["vectors"])
@@ -143,7 +144,7 @@ def _names(axes: "Axes", at: np.ndarray, names: list[str], marked: np.ndarray) -
     far = np.linalg.norm(unit - unit.mean(0), axis=1) + 100 * marked
     taken: list[tuple[float, float, float, float]] = []
     for i in np.argsort(-far):
-        wide = 0.058 * len(names[i])
+        wide = 0.06 * len(names[i]) + 0.05
         for side in (1, -1):
             left = unit[i, 0] + 0.07 if side == 1 else unit[i, 0] - 0.07 - wide
             box = (left, unit[i, 1] - 0.065, left + wide, unit[i, 1] + 0.065)

@@ -25,8 +25,8 @@ nav { display: flex; flex-wrap: wrap; gap: .3rem 1.1rem; font-size: .93rem; }
 a { color: var(--accent); text-underline-offset: .15em; }
 .wide { overflow-x: auto; margin: 1rem 0 1.4rem; }
 table { border-collapse: collapse; font-size: .88rem; font-variant-numeric: tabular-nums; }
-th, td { padding: .36rem .7rem; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--line); }
-th { color: var(--quiet); font-weight: 600; vertical-align: bottom; white-space: normal; }
+th, td { padding: .36rem .7rem; text-align: right; vertical-align: top; border-bottom: 1px solid var(--line); }
+th { color: var(--quiet); font-weight: 600; vertical-align: bottom; }
 th.word, td.word { text-align: left; }
 td:first-child { min-width: 8rem; }
 tbody tr:hover { background: var(--shade); }

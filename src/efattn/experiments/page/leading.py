@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from efattn.experiments.page import overview
 from efattn.experiments.page.blocks import Block, Bullets, Cell, Text, said, table
-from efattn.experiments.page.reading import NONE, Results, digits, efa, number, papers, spread
+from efattn.experiments.page.reading import NONE, TIED, Results, digits, efa, named, number, papers, spread
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.runner import Record
 from efattn.experiments.settings import Entry, Setting
@@ -52,11 +52,11 @@ def _row(results: Results, setting: Setting) -> list[str | Cell]:
     if peer is not None:
         cells[2] = cells[2]._replace(text=f"{cells[2].text}, {peer.model}")
     printed = [number(None if one is None else one.paper, places=3) for one in (fm, theirs)]
-    return [setting.title, *printed, *cells, _difference(results, setting), number(setting.aim, places)]
+    return [named(setting), *printed, *cells, _difference(results, setting), number(setting.aim, places)]
 
 
 def _cell(found: Record | None, places: int, best: bool = False) -> Cell:
-    return Cell(NONE) if found is None else Cell(f"{spread(found, places)} ({found['seeds']})", best)
+    return Cell(NONE) if found is None else Cell(f"{spread(found, places)}{TIED}({found['seeds']})", best)
 
 
 def compared(
@@ -78,7 +78,7 @@ def _difference(results: Results, setting: Setting) -> str:
         return NONE
     places = digits(setting)
     which = "" if one.preset == "best" else f" ({one.preset})"
-    return f"{number(gap['difference'], places, sign=True)} ± {number(gap['error'], places)}{which}"
+    return f"{number(gap['difference'], places, sign=True)}{TIED}±{TIED}{number(gap['error'], places)}{which}"
 
 
 def _standing(results: Results) -> Iterator[str]:
@@ -89,10 +89,10 @@ def _standing(results: Results) -> Iterator[str]:
             yield f"{name}: {told}."
     yield from _aims(results)
     yield from _floors(results)
-    missing = [s.title for s in SETTINGS if results.of(s, efa(s, "best")) is None]
+    missing = [named(s) for s in SETTINGS if results.of(s, efa(s, "best")) is None]
     if missing:
         yield f"EFA's best preset has not run yet in {said(missing)}."
-    missing = [s.title for s in SETTINGS if results.peer(s) is None]
+    missing = [named(s) for s in SETTINGS if results.peer(s) is None]
     if missing:
         yield f"No peer has run yet in {said(missing)}."
 
@@ -104,14 +104,14 @@ def _places(results: Results, preset: str) -> str:
         if gap is not None:
             sure = abs(gap["difference"]) > 2 * gap["error"]
             kind = "level with it" if not sure else "ahead of it" if gap["difference"] < 0 else "behind the best peer"
-            groups[kind].append(setting.title)
+            groups[kind].append(named(setting))
     if not any(groups.values()):
         return ""
     return "; ".join(f"{kind} in {said(names) if names else 'no setting'}" for kind, names in groups.items())
 
 
 def _aims(results: Results) -> Iterator[str]:
-    found = [(s.title, s.aim, results.of(s, efa(s, "best"))) for s in SETTINGS]
+    found = [(named(s), s.aim, results.of(s, efa(s, "best"))) for s in SETTINGS]
     reached = [title for title, aim, one in found if aim is not None and one is not None and one["mean"] <= aim]
     missed = [title for title, aim, one in found if aim is not None and one is not None and one["mean"] > aim]
     if reached or missed:
@@ -127,6 +127,6 @@ def _floors(results: Results) -> Iterator[str]:
         one = next((found for p in ("best", "defaults") if (found := results.of(setting, efa(setting, p)))), None)
         if floor is not None:
             gap = "" if one is None else f", EFA ({one['preset']}) is {number(one['mean'] - floor['mean'], 4)} above it"
-            told.append(f"{number(floor['mean'], 4)} in {setting.title}{gap}")
+            told.append(f"{number(floor['mean'], 4)} in {named(setting)}{gap}")
     if told:
         yield f"The Bayes floor, the loss of the law that drew the data, is not a peer: {'; '.join(told)}."

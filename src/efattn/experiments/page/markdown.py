@@ -44,4 +44,4 @@ def inline(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    return re.sub(r"([\\|*\[\]])", r"\\\1", html.escape(" ".join(text.split()), quote=False))
+    return re.sub(r"([\\|*\[\]])", r"\\\1", html.escape(re.sub(r"[ \n]+", " ", text), quote=False))

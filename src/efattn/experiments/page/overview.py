@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from efattn.experiments.page.blocks import Block, label, picture
-from efattn.experiments.page.reading import Results, efa, papers
+from efattn.experiments.page.reading import Results, efa, named, papers
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.settings import Entry, Setting
 from efattn.plots import style
@@ -33,7 +33,7 @@ def blocks(results: Results) -> Iterator[Block]:
     chosen = [s for s in SETTINGS if results.peer(s) is not None]
     found: Spread = {name: [relative(results, s, _entry(s, name)) for s in chosen] for name in MARKS}
     if any(len(x) for by_setting in found.values() for x in by_setting):
-        peers = [(s.title, getattr(results.peer(s), "model", "")) for s in chosen]
+        peers = [(named(s), getattr(results.peer(s), "model", "")) for s in chosen]
         yield picture("overview", _draw(peers, found), CAPTION)
 
 
@@ -56,13 +56,13 @@ def relative(results: Results, setting: Setting, entry: Entry | None) -> np.ndar
 @style.styled
 def _draw(peers: list[tuple[str, str]], found: Spread) -> "Figure":
     told = "Loss relative to the best simple peer on the same test rows; left of the line is better."
-    figure = style.page(8.6, 1.7 + 0.4 * len(peers), "Exponential family attention beside honest peers", told)
+    figure = style.page(8.6, 1.7 + 0.44 * len(peers), "Exponential family attention beside honest peers", told)
     axes = figure.add_subplot()
     axes.axvline(0, color=style.INK, linewidth=1.1, zorder=1)
     for k, (name, (colour, marker)) in enumerate(MARKS.items()):
         drawn = False
         for row, values in enumerate(found[name]):
-            at = row + 0.15 * (k - 1.5)
+            at = row + 0.19 * (k - 1.5)
             if not len(values):
                 continue
             drawn = True
@@ -81,9 +81,9 @@ def _draw(peers: list[tuple[str, str]], found: Spread) -> "Figure":
 
 def _axes(axes: "Axes", peers: list[tuple[str, str]], values: list[np.ndarray]) -> None:
     every = np.concatenate(values)
-    axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.9)
+    axes.set_xscale("symlog", linthresh=LINEAR, linscale=0.8)
     ends = min(float(every.min()) * 1.4, -2.0), max(float(every.max()) * 1.4, 2.0)
-    ticks = [t for t in (-50, -20, -5, -2, -1, 0, 1, 2, 5, 20, 50, 200, 500) if ends[0] <= t <= ends[1]]
+    ticks = [t for t in (-100, -30, -10, -3, -1, 0, 1, 3, 10, 30, 100, 300, 1000) if ends[0] <= t <= ends[1]]
     axes.set_xlim(*ends)
     axes.set_xticks(ticks, ["peer" if t == 0 else f"{t:+d} %".replace("-", "\N{MINUS SIGN}") for t in ticks])
     axes.set_xticks([], minor=True)
@@ -95,3 +95,4 @@ def _axes(axes: "Axes", peers: list[tuple[str, str]], values: list[np.ndarray]) 
     axes.grid(axis="x", color=style.PALE, linewidth=0.6)
     axes.set_axisbelow(True)
     style.bare(axes)
+    axes.tick_params(axis="x", labelsize=9)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,15 +10,15 @@ from efattn import plots
 from efattn.experiments.page.blocks import Block, Heading, Text, label, picture
 from efattn.experiments.page.reading import Results, efa, entry, papers, settings
 from efattn.experiments.presets.cities import NEIGHBOURS
+from efattn.experiments.runner import Record
 from efattn.experiments.settings import Entry, Setting
 from efattn.plots import style
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 VARIANTS = {"latent factors": (style.ORANGE, "o", "-"), "latent factors, intercept": (style.GREEN, "s", "--")}
-LINES = 9  # horizontal ones that can be told apart by where their names stand
-MAPPED = ("latent factors, k=5", "EFA", "Gaussian conditional")
 
 
 def blocks(results: Results) -> Iterator[Block]:
@@ -79,9 +79,7 @@ def _level(
 
 @style.styled
 def _draw(curves: dict[str, dict[int, list[float]]], levels: dict[str, tuple[float, str]]) -> "Figure":
-    figure = style.page(
-        8.6, 5.0, "More neighbours do not make latent factors better", "US cities, no lag; test mean squared error."
-    )
+    figure = style.page(8.6, 5.0, "Latent factors by their number of neighbours", "US cities, no lag; lower is better.")
     axes = figure.add_subplot()
     for name, (colour, marker, line) in VARIANTS.items():
         if curves[name]:
@@ -89,24 +87,33 @@ def _draw(curves: dict[str, dict[int, list[float]]], levels: dict[str, tuple[flo
             low, high = [min(v) for v in values], [max(v) for v in values]
             axes.fill_between(k, low, high, color=colour, alpha=0.18, linewidth=0)
             axes.plot(k, [np.mean(v) for v in values], marker=marker, ms=5, lw=1.8, color=colour, ls=line, label=name)
-    seen = [x for by_k in curves.values() for v in by_k.values() for x in v] + [x for x, _ in levels.values()]
-    least, most = min(seen), max(seen)
+    _scale(axes, [x for by_k in curves.values() for v in by_k.values() for x in v] + [x for x, _ in levels.values()])
+    _lines(axes, levels)
+    marks, names = axes.get_legend_handles_labels()
+    figure.legend(marks, names, loc="outside lower center", ncols=2, handlelength=2.6)
+    return figure
+
+
+def _scale(axes: "Axes", seen: list[float]) -> None:
+    low, high = min(seen) * 0.94, max(seen) * 1.08
     axes.set_yscale("log")
-    axes.set_ylim(least * 0.94, most * 1.08)
-    ticks = [t for t in (5, 6, 7, 8, 10, 12, 15, 20, 25, 30, 40, 60, 100) if least * 0.94 <= t <= most * 1.08]
+    axes.set_ylim(low, high)
+    ticks = [t for t in (5, 6, 7, 8, 10, 12, 15, 20, 25, 30, 40, 60, 100) if low <= t <= high]
     axes.set_yticks(ticks, [str(t) for t in ticks])
     axes.set_yticks([], minor=True)
     axes.set(xlabel="nearest neighbours k", ylabel="test mean squared error (log scale)", xlim=(0, 41))
-    heights = _apart(
-        {name: float(np.log(x)) for name, (x, _) in levels.items()}, 0.047 * float(np.log(most / least) + 0.14)
-    )
+
+
+def _lines(axes: "Axes", levels: dict[str, tuple[float, str]]) -> None:
+    """One per model, its name at the right, as near as the other names let it stand."""
+    low, high = np.log(axes.get_ylim())
+    heights = _apart({name: float(np.log(x)) for name, (x, _) in levels.items()}, 0.045 * float(high - low))
     for name, (x, colour) in levels.items():
         axes.axhline(x, color=colour, linewidth=1.1, linestyle=(0, (5, 3)), zorder=1)
+        ends: dict[str, Any] = {"transform": axes.get_yaxis_transform(), "clip_on": False, "color": colour}
         at = float(np.exp(heights[name]))
-        axes.annotate(f"{label(name)} {x:.2f}", (41, at), xytext=(6, 0), textcoords="offset points", va="center",
-                      fontsize=8, color=colour, annotation_clip=False)  # fmt: skip
-    axes.legend(loc="upper right")
-    return figure
+        axes.plot([1, 1.025], [x, at], linewidth=0.7, **ends)
+        axes.text(1.03, at, f"{label(name)} {x:.2f}", va="center", fontsize=8, **ends)
 
 
 def _apart(heights: dict[str, float], least: float) -> dict[str, float]:
@@ -132,18 +139,20 @@ def _map(results: Results, setting: Setting) -> Iterator[Block]:
     missing = [name for name, mine in runs.items() if not mine]
     if missing:
         yield Text(f"Not run yet: errors by city of {', '.join(missing)}.")
-    panels = {label(name): np.mean([run["cities"]["error"] for run in mine], 0) for name, mine in runs.items() if mine}
+    panels = {
+        f"{label(name)}: {np.mean([run['value'] for run in mine]):.2f}": _errors(mine)
+        for name, mine in runs.items()
+        if mine
+    }
     if not panels:
         return
     first = next(mine[0]["cities"] for mine in runs.values() if mine)
-    logs = {name: np.log10(np.maximum(x, 1e-3)) for name, x in panels.items()}
-    told = "Mean squared error of each city over the test days, as powers of ten."
-    figure = plots.station_map(
-        first["longitude"],
-        first["latitude"],
-        logs,
-        title="Where the models err",
-        subtitle=told,
-        unit="log10 of the error",
-    )
-    yield picture("cities-map", figure, "Mean squared error by city on one colour scale, means over seeds.")
+    words: dict[str, Any] = {"title": "Where the models err", "unit": "root mean squared error, °F"}
+    told = "Root mean squared error of each city over the test days; above each map the mean squared error of all."
+    figure = plots.station_map(first["longitude"], first["latitude"], panels, subtitle=told, **words)
+    yield picture("cities-map", figure, "Root mean squared error by city on one colour scale, means over seeds.")
+
+
+def _errors(runs: list[Record]) -> np.ndarray:
+    """(city,)"""
+    return np.sqrt(np.mean([run["cities"]["error"] for run in runs], 0))

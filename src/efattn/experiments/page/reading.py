@@ -12,7 +12,7 @@ from efattn.experiments.runner import Record
 from efattn.experiments.settings import Entry, Setting
 
 NONE = "–"  # noqa: RUF001
-MINUS = "\N{MINUS SIGN}"
+MINUS, TIED = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
 
 
 @final
@@ -82,6 +82,11 @@ def efa(setting: Setting, preset: str) -> Entry | None:
     return entry(setting, preset, lambda model: model.startswith("EFA"))
 
 
+def named(setting: Setting) -> str:
+    """To stand in a list."""
+    return f"{setting.experiment} ({setting.name})"
+
+
 def digits(setting: Setting) -> int:
     return 4 if setting.aim is not None and setting.aim < 2 else 3
 
@@ -104,10 +109,10 @@ def short(x: Any) -> str:
 
 
 def spread(found: Record | None, places: int) -> str:
-    """mean ± sd (seeds)"""
+    """mean ± sd, in one line"""
     if found is None:
         return NONE
-    sd = "" if found["sd"] is None else f" ± {number(found['sd'], places)}"
+    sd = "" if found["sd"] is None else f"{TIED}±{TIED}{number(found['sd'], places)}"
     return f"{number(found['mean'], places)}{sd}"
 
 

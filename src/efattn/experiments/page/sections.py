@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 from efattn.experiments.page import baskets, counts, places
 from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, said, table
-from efattn.experiments.page.reading import NONE, Results, digits, number, seconds, settings, spread
+from efattn.experiments.page.reading import NONE, Results, digits, named, number, seconds, settings, spread
 from efattn.experiments.presets import EXPERIMENTS
 from efattn.experiments.runner import Record
 from efattn.experiments.settings import Entry, Setting
@@ -33,7 +33,7 @@ def blocks(results: Results) -> Iterator[Block]:
         if notes:
             yield Bullets(notes)
         for setting in chosen:
-            yield Heading(f"{setting.title}: {setting.metric.name}", 3)
+            yield Heading(f"{named(setting)}: {setting.metric.name}", 3)
             yield from _table(results, setting)
         if experiment in MORE:
             yield from MORE[experiment](results)
