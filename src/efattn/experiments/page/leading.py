@@ -91,10 +91,14 @@ def _standing(results: Results) -> Iterator[str]:
     yield from _floors(results)
     missing = [named(s) for s in SETTINGS if results.of(s, efa(s, "best")) is None]
     if missing:
-        yield f"EFA's best preset has not run yet in {said(missing)}."
+        yield f"EFA's best preset is still to be run in {_listed(missing)}."
     missing = [named(s) for s in SETTINGS if results.peer(s) is None]
     if missing:
-        yield f"No peer has run yet in {said(missing)}."
+        yield f"Peers are still to be run in {_listed(missing)}."
+
+
+def _listed(names: Sequence[str]) -> str:
+    return "all settings" if len(names) == len(SETTINGS) else said(names) if names else "no setting"
 
 
 def _places(results: Results, preset: str) -> str:
@@ -107,7 +111,7 @@ def _places(results: Results, preset: str) -> str:
             groups[kind].append(named(setting))
     if not any(groups.values()):
         return ""
-    return "; ".join(f"{kind} in {said(names) if names else 'no setting'}" for kind, names in groups.items())
+    return "; ".join(f"{kind} in {_listed(names)}" for kind, names in groups.items())
 
 
 def _aims(results: Results) -> Iterator[str]:

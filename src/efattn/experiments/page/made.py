@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
+from efattn.experiments import theory
 from efattn.experiments.page.blocks import Block, Heading, Text, table
 from efattn.experiments.page.reading import Results
 from efattn.experiments.presets import SETTINGS
@@ -29,7 +30,7 @@ def blocks(results: Results) -> Iterator[Block]:
     total = sum(record["seconds"] for record in (*results.records, *parts))
     yield Text(
         f"{sum(known):,} runs of {sum(n > 0 for n in known):,} of the {len(entries):,} models and presets, and "
-        f"{len(parts)} parts of the theory. "
+        f"{len(parts)} of {len(theory.PARTS)} parts of the theory. "
         f"Seeds: {', '.join(map(str, seeds)) or 'none'}. {_time(total)} of fitting and computing in all."
     )
     yield from _machines(results)

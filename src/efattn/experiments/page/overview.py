@@ -30,10 +30,11 @@ Spread = dict[str, list[np.ndarray]]
 
 
 def blocks(results: Results) -> Iterator[Block]:
-    chosen = [s for s in SETTINGS if results.peer(s) is not None]
-    found: Spread = {name: [relative(results, s, _entry(s, name)) for s in chosen] for name in MARKS}
-    if any(len(x) for by_setting in found.values() for x in by_setting):
-        peers = [(named(s), getattr(results.peer(s), "model", "")) for s in chosen]
+    rows = [(s, {name: relative(results, s, _entry(s, name)) for name in MARKS}) for s in SETTINGS]
+    chosen = [(s, row) for s, row in rows if any(map(len, row.values()))]
+    if chosen:
+        found: Spread = {name: [row[name] for _, row in chosen] for name in MARKS}
+        peers = [(named(s), getattr(results.peer(s), "model", "")) for s, _ in chosen]
         yield picture("overview", _draw(peers, found), CAPTION)
 
 
@@ -46,7 +47,9 @@ def _entry(setting: Setting, name: str) -> Entry | None:
 def relative(results: Results, setting: Setting, entry: Entry | None) -> np.ndarray:
     """Per cent above the best peer, by seed: of the same seed's split where splits move."""
     peers = {run["seed"]: run["value"] for run in results.runs(setting, results.peer(setting))}
-    mean = float(np.mean(list(peers.values()))) if peers else float("nan")
+    if not peers:
+        return np.zeros(0)
+    mean = float(np.mean(list(peers.values())))
     runs = [(r["seed"], r["value"]) for r in results.runs(setting, entry)]
     if setting.moving:
         return np.array([100 * (value / peers[seed] - 1) for seed, value in runs if seed in peers])
@@ -85,7 +88,7 @@ def _axes(axes: "Axes", peers: list[tuple[str, str]], values: list[np.ndarray]) 
     ends = min(float(every.min()) * 1.4, -2.0), max(float(every.max()) * 1.4, 2.0)
     ticks = [t for t in (-100, -30, -10, -3, -1, 0, 1, 3, 10, 30, 100, 300, 1000) if ends[0] <= t <= ends[1]]
     axes.set_xlim(*ends)
-    axes.set_xticks(ticks, ["peer" if t == 0 else f"{t:+d} %".replace("-", "\N{MINUS SIGN}") for t in ticks])
+    axes.set_xticks(ticks, ["peer" if t == 0 else f"{t:+d}%".replace("-", "\N{MINUS SIGN}") for t in ticks])
     axes.set_xticks([], minor=True)
     names = [f"{title}\nagainst {peer}" for title, peer in peers]
     axes.set_yticks(range(len(peers)), [label(name) for name in names], fontsize=8)

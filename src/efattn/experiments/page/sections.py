@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator
 
 from efattn.experiments.page import baskets, counts, places
-from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, said, table
+from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, table
 from efattn.experiments.page.reading import NONE, Results, digits, named, number, seconds, settings, spread
 from efattn.experiments.presets import EXPERIMENTS
 from efattn.experiments.runner import Record
@@ -50,7 +50,7 @@ def _table(results: Results, setting: Setting) -> Iterator[Block]:
         yield table(HEAD, [_row(setting, entry, found[entry], lowest) for entry in shown], words=2)
     missing = [f"{entry.model} ({entry.preset})" for entry, one in found.items() if one is None]
     if missing:
-        yield Text(f"Not run yet: {said(missing)}.")
+        yield Text(f"Not run yet: {'; '.join(missing)}.")
     noted = [f"{entry.model} ({entry.preset}): {entry.note}" for entry in shown if entry.note]
     if noted:
         yield Bullets(tuple(noted))
