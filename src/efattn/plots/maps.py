@@ -31,7 +31,7 @@ def station_map(
     colours are centred on zero; the others share one scale. places: names to print at (longitude, latitude)."""
     x, y = _degrees(longitude, latitude)
     tall = 4.0 * np.ptp(y) / (max(float(np.ptp(x)), 1.0) * np.cos(np.radians(y.mean())))
-    figure = style.page(4.1 * len(panels) + 0.4, float(np.clip(2.0 + tall, 3.2, 4.9)), title, subtitle)
+    figure = style.page(4.1 * len(panels) + 0.4, float(np.clip(2.25 + tall, 3.2, 4.9)), title, subtitle)
     shared = np.concatenate([np.asarray(v, float) for name, v in panels.items() if name not in errors] or [np.zeros(1)])
     for k, (name, given) in enumerate(panels.items()):
         values = np.asarray(given, float)
