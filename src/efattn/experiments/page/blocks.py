@@ -75,7 +75,7 @@ def picture(name: str, figure: "Figure", caption: str) -> Picture:
     for dots in RESOLUTIONS:
         drawn, file = io.BytesIO(), io.BytesIO()
         figure.savefig(drawn, format="png", dpi=dots)
-        few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE)
+        few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=3)
         few.save(file, format="png", optimize=True)
         if file.tell() <= MOST_BYTES:
             break

@@ -91,7 +91,7 @@ def _table(table: Table) -> str:
         "<tr>" + "".join(_one("td", cell, k < table.words) for k, cell in enumerate(row)) + "</tr>"
         for row in table.rows
     )
-    label = escape(table.head[0] or "table")
+    label = escape(f"Table by {table.head[0]}")
     opened = f'<div class="wide" tabindex="0" role="region" aria-label="{label}">'
     return f"{opened}<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>"
 
