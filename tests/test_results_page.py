@@ -12,11 +12,11 @@ import numpy as np
 import pytest
 
 from efattn.experiments import page, runner, theory
-from efattn.experiments.page import leading, markdown
+from efattn.experiments.page import leading, markdown, sections
 from efattn.experiments.page.baskets import components
 from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, said, table
 from efattn.experiments.page.html import page as as_html
-from efattn.experiments.page.reading import Results, efa, named
+from efattn.experiments.page.reading import MINUS, Results, efa, named, papers
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.presets.groceries import REPRESENTATIVE
 from efattn.experiments.settings import Setting
@@ -270,6 +270,19 @@ def test_the_lowest_of_our_runs_is_bold_and_the_floor_never_is(full):
     assert bold == [leading.HEAD.index("EFA, defaults")]
     row = leading._row(results(0.2)[0], setting)
     assert [k for k, cell in enumerate(row) if getattr(cell, "bold", False)] == [leading.HEAD.index("best peer")]
+
+
+def test_numbers_far_from_the_paper_s_are_pointed_out():
+    setting = SETTINGS[0]
+    for share, told in (
+        (1.01, "Within 2 % of the paper's numbers: EFA."),
+        (1.1, "EFA (+10.0 %)"),
+        (0.9, f"EFA ({MINUS}10.0 %)"),
+    ):
+        entry = papers(setting, "EFA")
+        record = {**made_up(setting, entry, 0), "value": entry.paper * share}
+        texts = [b.text for b in sections._table(Results([record], {}), setting) if isinstance(b, Text)]
+        assert any(told in text for text in texts), texts
 
 
 # ---- small parts

@@ -104,6 +104,8 @@ def short(x: Any) -> str:
     if isinstance(x, float):
         if abs(x) == float("inf"):
             return "∞" if x > 0 else f"{MINUS}∞"
+        if 1000 <= abs(x) < 1e7:
+            return f"{x:,.0f}".replace("-", MINUS)
         return NONE if x != x else f"{x:.4g}".replace("-", MINUS)
     return NONE if x is None else f"{x:,}" if isinstance(x, int) else str(x)
 

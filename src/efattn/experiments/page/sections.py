@@ -11,6 +11,7 @@ from efattn.experiments.settings import Entry, Setting
 from efattn.experiments.summary import FLOOR
 
 HEAD = ("model", "preset", "paper", "ours", "seeds", "log-likelihood", "seconds")
+FAR = 0.02
 TITLES = {
     "synthetic": "Synthetic ratings",
     "sequences": "MovieLens sequences",
@@ -51,9 +52,22 @@ def _table(results: Results, setting: Setting) -> Iterator[Block]:
     missing = [f"{entry.model} ({entry.preset})" for entry, one in found.items() if one is None]
     if missing:
         yield Text(f"Not run yet: {'; '.join(missing)}.")
+    yield from _off(found)
     noted = [f"{entry.model} ({entry.preset}): {entry.note}" for entry in shown if entry.note]
     if noted:
         yield Bullets(tuple(noted))
+
+
+def _off(found: dict[Entry, Record | None]) -> Iterator[Block]:
+    """Where ours is not the paper's number."""
+    gaps = [(e.model, one["mean"] / e.paper - 1) for e, one in found.items() if one is not None and e.paper]
+    far = [f"{model} ({number(100 * gap, 1, sign=True)} %)" for model, gap in gaps if abs(gap) > FAR]
+    if far:
+        yield Text(
+            f"More than {100 * FAR:.0f} % from the paper's number: {'; '.join(far)}. The notes above say what differs."
+        )
+    elif gaps:
+        yield Text(f"Within {100 * FAR:.0f} % of the paper's numbers: {'; '.join(model for model, _ in gaps)}.")
 
 
 def _place(found: Record | None) -> float:
