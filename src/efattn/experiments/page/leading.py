@@ -48,7 +48,7 @@ def _row(results: Results, setting: Setting) -> list[str | Cell]:
     ours = (fm, theirs, peer, efa(setting, "defaults"), efa(setting, "best"))
     found = [results.of(setting, one) for one in ours]
     means = [one["mean"] for one in found if one is not None]
-    cells = [_cell(one, places, best=one is not None and one["mean"] == min(means)) for one in found]
+    cells = [_cell(one, places, best=len(means) > 1 and one is not None and one["mean"] == min(means)) for one in found]
     if peer is not None:
         cells[2] = cells[2]._replace(text=f"{cells[2].text}, {peer.model}")
     printed = [number(None if one is None else one.paper, places=3) for one in (fm, theirs)]
