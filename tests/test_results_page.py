@@ -285,6 +285,17 @@ def test_numbers_far_from_the_paper_s_are_pointed_out():
         assert any(told in text for text in texts), texts
 
 
+def test_means_of_other_splits_are_not_ranked():
+    setting = next(s for s in SETTINGS if s.moving)
+    one, two = papers(setting, "latent factors"), papers(setting, "EFA")
+    for seeds, bold in (((0, 1), 1), ((0,), 0)):
+        found = [made_up(setting, one, 0), made_up(setting, one, 1), *(made_up(setting, two, seed) for seed in seeds)]
+        row = leading._row(Results(found, {}), setting)
+        assert sum(getattr(cell, "bold", False) for cell in row) == bold
+        told = [line for line in leading._standing(Results(found, {})) if "other splits" in line]
+        assert len(told) == 1 - bold
+
+
 # ---- small parts
 
 

@@ -44,15 +44,21 @@ def blocks(results: Results) -> Iterator[Block]:
 
 def _row(results: Results, setting: Setting) -> list[str | Cell]:
     places, peer = digits(setting), results.peer(setting)
-    fm, theirs = papers(setting, "latent factors"), papers(setting, "EFA")
-    ours = (fm, theirs, peer, efa(setting, "defaults"), efa(setting, "best"))
+    ours = _shown(results, setting)
     found = [results.of(setting, one) for one in ours]
     means = [one["mean"] for one in found if one is not None]
-    cells = [_cell(one, places, best=len(means) > 1 and one is not None and one["mean"] == min(means)) for one in found]
+    sure = len(means) > 1 and results.on_equal_rows(setting, ours)
+    cells = [_cell(one, places, best=sure and one is not None and one["mean"] == min(means)) for one in found]
     if peer is not None:
         cells[2] = cells[2]._replace(text=f"{cells[2].text}, {peer.model}")
-    printed = [number(None if one is None else one.paper, places=3) for one in (fm, theirs)]
+    printed = [number(None if one is None else one.paper, places=3) for one in ours[:2]]
     return [named(setting), *printed, *cells, _difference(results, setting), number(setting.aim, places)]
+
+
+def _shown(results: Results, setting: Setting) -> list[Entry | None]:
+    """Whose means of ours stand in a row."""
+    paper = [papers(setting, "latent factors"), papers(setting, "EFA")]
+    return [*paper, results.peer(setting), efa(setting, "defaults"), efa(setting, "best")]
 
 
 def _cell(found: Record | None, places: int, best: bool = False) -> Cell:
@@ -89,6 +95,9 @@ def _standing(results: Results) -> Iterator[str]:
             yield f"{name}: {told}."
     yield from _aims(results)
     yield from _floors(results)
+    uneven = [named(s) for s in SETTINGS if not results.on_equal_rows(s, _shown(results, s))]
+    if uneven:
+        yield f"Not all seeds have run yet in {_listed(uneven)}: their means are of other splits, and none is bold."
     missing = [named(s) for s in SETTINGS if results.of(s, efa(s, "best")) is None]
     if missing:
         yield f"EFA's best preset is still to be run in {_listed(missing)}."

@@ -1,6 +1,6 @@
 """What the files of a results folder say, by setting and model, and how numbers are printed."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -45,6 +45,11 @@ class Results:
     def runs(self, setting: Setting, entry: Entry | None) -> list[Record]:
         """Its records by seed."""
         return [] if entry is None else self._runs.get(_key(setting, entry), [])
+
+    def on_equal_rows(self, setting: Setting, entries: Iterable[Entry | None]) -> bool:
+        """Whether those that have run were tested on the same rows: where splits move, with the same seeds."""
+        seeds = {tuple(run["seed"] for run in runs) for one in entries if (runs := self.runs(setting, one))}
+        return not setting.moving or len(seeds) <= 1
 
     def peer(self, setting: Setting) -> Entry | None:
         return summary.best_peer(setting, self.records)

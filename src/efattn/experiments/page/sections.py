@@ -46,7 +46,7 @@ def _table(results: Results, setting: Setting) -> Iterator[Block]:
     shown = [entry for entry, one in found.items() if one is not None or entry.paper is not None]
     shown.sort(key=lambda entry: _place(found[entry]))
     competing = [one["mean"] for entry, one in found.items() if one is not None and entry.model != FLOOR]
-    lowest = min(competing, default=None)
+    lowest = min(competing, default=None) if results.on_equal_rows(setting, setting.entries) else None
     if shown:
         yield table(HEAD, [_row(setting, entry, found[entry], lowest) for entry in shown], words=2)
     missing = [f"{entry.model} ({entry.preset})" for entry, one in found.items() if one is None]
