@@ -1,11 +1,11 @@
 # make demo   the main job on embedded data        make check  linters and types
 # make test   the tests (quick tier)               make slow   the slow tier
-# make bench  speed and memory, as ratios
+# make bench  speed and memory, as ratios          make results  the paper's experiments and their page: hours
 PYTHON ?= python3
 BIN := .venv/bin
 READY := .venv/.ready
 
-.PHONY: demo test slow check format bench clean
+.PHONY: demo test slow check format bench results clean
 
 demo: $(READY)
 	$(BIN)/efattn demo
@@ -27,6 +27,9 @@ format: $(READY)
 
 bench: $(READY)
 	$(BIN)/efattn bench -o benchmarks/results
+
+results: $(READY)
+	$(BIN)/efattn reproduce --jobs 2 --pages docs
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

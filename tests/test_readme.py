@@ -22,12 +22,6 @@ def test_its_benchmark_table_is_the_result_file():
     assert table(found["records"]) in README
 
 
-def test_the_table_of_ensembles_is_the_result_file():
-    from efattn.experiments.ensembles import table
-
-    assert table(json.loads((HOME / "results/ensembles/us-cities.json").read_text())) in ENSEMBLES
-
-
 def test_its_demo_table_is_the_result_file():
     found = json.loads((HOME / "benchmarks/results/demo.json").read_text())
     error = {(row["context"], row["model"]): row["error"] for row in found["errors"]}

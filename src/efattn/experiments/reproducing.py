@@ -27,9 +27,13 @@ def reproduce(
 ) -> list[Record]:
     """names: experiments and "theory", all if there are none. pages: the folder for results.md, results.html and
     figures."""
-    for name in (*names, *presets):
-        if name not in (*EXPERIMENTS, "theory", *PRESETS):
-            raise DataError(f"There is no {name!r}; experiments are {', '.join((*EXPERIMENTS, 'theory'))}.")
+    for what, asked, there in (
+        ("experiment", names, (*EXPERIMENTS, "theory")),
+        ("preset", presets, tuple(preset for preset in PRESETS if preset != "peer")),
+    ):
+        for name in asked:
+            if name not in there:
+                raise DataError(f"There is no {what} {name!r}; there are {', '.join(there)}.")
     chosen = [name for name in names if name != "theory"]
     runs = runner.planned(chosen, presets, seeds) if chosen or not names else []
     with _bar(console, jobs, runs, folder) as tick:

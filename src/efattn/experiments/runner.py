@@ -128,6 +128,8 @@ def run_one(run: Run, folder: Path, *, bar: bool | None = None) -> Record:
     unfinished = folder / ".unfinished" / run.path.with_suffix("")
     estimator, start = entry.make(run.seed), time.perf_counter()
     estimator.fit(parts.train, **roles, validation=parts.validation, checkpoint=unfinished, resume=True, progress=bar)
+    if getattr(estimator, "interrupted_", False):
+        raise KeyboardInterrupt  # a fit that was cut short is no result; the next call goes on with it
     seconds = max(time.perf_counter() - start, sum(record["seconds"] for record in estimator.history_))
     record: Record = {
         "experiment": setting.experiment,

@@ -85,11 +85,14 @@ def paired(setting: Setting, runs: Sequence[Record], peers: Sequence[Record], ke
 
 
 def _pairs(setting: Setting, runs: Sequence[Record], peers: Sequence[Record]) -> list[tuple[Record, Record]]:
-    """Runs on the same rows: of the same seed where the split moves, else the same seed or the peer's only one."""
+    """Runs on the same rows: of the same seed where the split moves, else the same seed or the peer's only one. Runs on
+    other rows, as of an older split, are left out."""
     by_seed = {peer["seed"]: peer for peer in peers}
     if setting.moving:
-        return [(run, by_seed[run["seed"]]) for run in runs if run["seed"] in by_seed]
-    return [(run, by_seed.get(run["seed"], peers[0])) for run in runs if peers]
+        pairs = [(run, by_seed[run["seed"]]) for run in runs if run["seed"] in by_seed]
+    else:
+        pairs = [(run, by_seed.get(run["seed"], peers[0])) for run in runs if peers]
+    return [(run, peer) for run, peer in pairs if run["groups"]["rows"] == peer["groups"]["rows"]]
 
 
 def write(folder: Path, records: Sequence[Record]) -> list[Record]:

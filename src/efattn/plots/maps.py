@@ -30,7 +30,8 @@ def station_map(
     """One map per panel, side by side: a dot per station, coloured by the panel's values. errors: the panels whose
     colours are centred on zero; the others share one scale. places: names to print at (longitude, latitude)."""
     x, y = _degrees(longitude, latitude)
-    figure = style.page(4.1 * len(panels) + 0.4, 4.9, title, subtitle)
+    tall = 4.0 * np.ptp(y) / (max(float(np.ptp(x)), 1.0) * np.cos(np.radians(y.mean())))
+    figure = style.page(4.1 * len(panels) + 0.4, float(np.clip(2.25 + tall, 3.2, 4.9)), title, subtitle)
     shared = np.concatenate([np.asarray(v, float) for name, v in panels.items() if name not in errors] or [np.zeros(1)])
     for k, (name, given) in enumerate(panels.items()):
         values = np.asarray(given, float)

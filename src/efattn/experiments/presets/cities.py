@@ -6,6 +6,7 @@ from typing import Any
 import polars as pl
 
 from efattn import baselines, datasets, families
+from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import adam, latent, papers, peer, untuned
 from efattn.experiments.settings import MSE, Entry, Setting, Split
 
@@ -56,7 +57,7 @@ def _no_lag() -> Setting:
         places += [latent(f"latent factors, k={k}, intercept", None, FULL, **known, neighbours=k, intercept=True)]
     efa = [papers(f"EFA, layers={n}", number, FULL, **known, layers=n) for n, number in LAYERS.items()]
     entries = (*_peers(0), *places, *efa, untuned(family="gaussian", context="others", terms="value"))
-    return Setting("cities", "no lag", split, ROLES, MSE, entries, aim=7.9, look=by_city)
+    return Setting("cities", "no lag", split, ROLES, MSE, entries, aim=7.9, look=by_city, notes=notes.CITIES)
 
 
 def _lag(lags: int) -> Setting:
@@ -65,8 +66,8 @@ def _lag(lags: int) -> Setting:
     defaults = untuned(family="gaussian", context="others", terms="value", lags=lags)
     entries = (*_peers(lags), efa, defaults)
     name = "one day of lag" if lags == 1 else "two days of lag"
-    aim = 6.8 if lags == 1 else None
-    return Setting("cities", name, partial(split, lags=lags), LAGGED, MSE, entries, aim=aim, look=by_city)
+    told: dict[str, Any] = {"aim": 6.8 if lags == 1 else None, "look": by_city, "notes": notes.LAGS}
+    return Setting("cities", name, partial(split, lags=lags), LAGGED, MSE, entries, **told)
 
 
 SETTINGS = (_no_lag(), _lag(1), _lag(2))

@@ -8,6 +8,7 @@ import polars as pl
 
 from efattn import datasets
 from efattn.estimators.base import GroupEstimator
+from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, adam, item_entries
 from efattn.experiments.settings import CROSS_ENTROPY, Entry, Setting, Split, quarter_held
 from efattn.inference.items import item_vectors
@@ -59,7 +60,8 @@ def _look(entry: Entry) -> Entry:
 
 def _setting(context: Context) -> Setting:
     entries = tuple(map(_look, item_entries(context, PAPER[context], TRAINING)))
-    return Setting("instacart", context, split, ROLES, CROSS_ENTROPY, entries, aim=AIM[context])
+    known: dict[str, Any] = {"aim": AIM[context], "notes": notes.INSTACART}
+    return Setting("instacart", context, split, ROLES, CROSS_ENTROPY, entries, **known)
 
 
 SETTINGS = (_setting("past"), _setting("others"))

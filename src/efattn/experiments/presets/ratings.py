@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from efattn import datasets, families
+from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, adam, latent, papers, untuned, value_peers
 from efattn.experiments.settings import V1, V2, Setting, Split, random_users
 
@@ -49,8 +50,8 @@ def _setting(version: str, context: Context) -> Setting:
         untuned(**question),
     )
     metric, aim = V1 if version == "v1" else V2, AIM[version, context]
-    name = f"{version}, {context}"
-    return Setting("ratings", name, split, ROLES, metric, entries, moving=True, aim=aim, look=means_by_rating)
+    known: dict[str, Any] = {"moving": True, "aim": aim, "look": means_by_rating, "notes": notes.RATINGS}
+    return Setting("ratings", f"{version}, {context}", split, ROLES, metric, entries, **known)
 
 
 SETTINGS = tuple(_setting(version, context) for version in ("v1", "v2") for context in ("others", "past"))

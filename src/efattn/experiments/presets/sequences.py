@@ -3,6 +3,7 @@
 from typing import Any
 
 from efattn import datasets
+from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, adam, item_entries, papers
 from efattn.experiments.settings import CROSS_ENTROPY, Setting, Split, random_users
 
@@ -21,7 +22,8 @@ def _setting(context: Context) -> Setting:
         *item_entries(context, PAPER[context], TRAINING),
         papers("EFA, distinct", None, TRAINING, context=context, terms="item", support="distinct"),
     )
-    return Setting("sequences", context, split, ROLES, CROSS_ENTROPY, entries, moving=True, aim=AIM[context])
+    known: dict[str, Any] = {"moving": True, "aim": AIM[context], "notes": notes.SEQUENCES}
+    return Setting("sequences", context, split, ROLES, CROSS_ENTROPY, entries, **known)
 
 
 SETTINGS = (_setting("past"), _setting("others"))

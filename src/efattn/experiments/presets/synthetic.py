@@ -7,6 +7,7 @@ import polars as pl
 from sklearn.base import BaseEstimator
 
 from efattn import datasets, families
+from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, adam, latent, papers, untuned, value_peers
 from efattn.experiments.settings import MSE, Entry, Setting, Split, quarter_held
 
@@ -52,7 +53,7 @@ def _setting(context: Context) -> Setting:
         papers("EFA", efa, TRAINING, **known),
         untuned(family="gaussian", context=context, terms="value"),
     )
-    return Setting("synthetic", context, split, ROLES, MSE, entries, aim=1.028)
+    return Setting("synthetic", context, split, ROLES, MSE, entries, aim=1.028, notes=notes.SYNTHETIC)
 
 
 SETTINGS = (_setting("past"), _setting("others"))

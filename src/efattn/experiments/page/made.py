@@ -1,0 +1,52 @@
+"""How the page was made: the command, versions, machines, seeds and time."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from efattn.experiments import theory
+from efattn.experiments.page.blocks import Block, Heading, Text, table
+from efattn.experiments.page.reading import Results
+from efattn.experiments.presets import SETTINGS
+
+COMMAND = "efattn reproduce --jobs 2 --pages docs"
+ABOUT = (
+    f"`{COMMAND}` runs what is missing and writes this page; `efattn reproduce cities --preset paper` is a part. "
+    "Every run is one file in `results/EXPERIMENT/SETTING`, the theory's are in `results/theory`; this page is made "
+    "from these files and from nothing else. A record has the test loss by group, the full log-likelihood, all "
+    "parameters, versions and seconds."
+)
+
+
+def blocks(results: Results) -> Iterator[Block]:
+    yield Heading("How it was made")
+    yield Text(ABOUT)
+    if not results.records and not results.theory:
+        yield Text("Nothing has run yet.")
+        return
+    entries = [(setting, entry) for setting in SETTINGS for entry in setting.entries]
+    known = [len(results.runs(setting, entry)) for setting, entry in entries]
+    seeds = sorted({record["seed"] for record in results.records})
+    parts = results.theory.values()
+    total = sum(record["seconds"] for record in (*results.records, *parts))
+    yield Text(
+        f"{sum(known):,} runs of {sum(n > 0 for n in known):,} of the {len(entries):,} models and presets, and "
+        f"{len(parts)} of {len(theory.PARTS)} parts of the theory. "
+        f"Seeds: {', '.join(map(str, seeds)) or 'none'}. {_time(total)} of fitting and computing in all."
+    )
+    yield from _machines(results)
+
+
+def _machines(results: Results) -> Iterator[Block]:
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    for record in results.records:
+        versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
+        found[record["device"], versions].append(record["seconds"])
+    if found:
+        rows = [[*where, f"{len(took):,}", _time(sum(took))] for where, took in sorted(found.items())]
+        yield table(("device", "versions", "runs", "time"), rows, words=2)
+
+
+def _time(seconds: float) -> str:
+    if seconds < 120:
+        return f"{seconds:.0f} seconds"
+    return f"{seconds / 60:.0f} minutes" if seconds < 7200 else f"{seconds / 3600:.1f} hours"

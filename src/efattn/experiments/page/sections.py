@@ -1,0 +1,85 @@
+"""A section per experiment: every model of every setting, why numbers differ from the paper's, and pictures."""
+
+from collections.abc import Callable, Iterator
+
+from efattn.experiments.page import baskets, counts, places
+from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, table
+from efattn.experiments.page.reading import NONE, Results, digits, named, number, seconds, settings, spread
+from efattn.experiments.presets import EXPERIMENTS
+from efattn.experiments.runner import Record
+from efattn.experiments.settings import Entry, Setting
+from efattn.experiments.summary import FLOOR
+
+HEAD = ("model", "preset", "paper", "ours", "seeds", "log-likelihood", "seconds")
+FAR = 0.02
+TITLES = {
+    "synthetic": "Synthetic ratings",
+    "sequences": "MovieLens sequences",
+    "ratings": "MovieLens ratings",
+    "instacart": "Instacart baskets",
+    "cities": "US cities",
+}
+MORE: dict[str, Callable[[Results], Iterator[Block]]] = {
+    "ratings": counts.blocks,
+    "instacart": baskets.blocks,
+    "cities": places.blocks,
+}
+
+
+def blocks(results: Results) -> Iterator[Block]:
+    for experiment in EXPERIMENTS:
+        yield Heading(TITLES.get(experiment, experiment))
+        chosen = settings(experiment)
+        notes = tuple(dict.fromkeys(note for setting in chosen for note in setting.notes))
+        if notes:
+            yield Bullets(notes)
+        for setting in chosen:
+            yield Heading(f"{named(setting)}: {setting.metric.name}", 3)
+            yield from _table(results, setting)
+        if experiment in MORE:
+            yield from MORE[experiment](results)
+
+
+def _table(results: Results, setting: Setting) -> Iterator[Block]:
+    """The lowest loss first; what the paper has a number for is there even if it has not run."""
+    found = {entry: results.of(setting, entry) for entry in setting.entries}
+    shown = [entry for entry, one in found.items() if one is not None or entry.paper is not None]
+    shown.sort(key=lambda entry: _place(found[entry]))
+    competing = [one["mean"] for entry, one in found.items() if one is not None and entry.model != FLOOR]
+    lowest = min(competing, default=None) if results.on_equal_rows(setting, setting.entries) else None
+    if shown:
+        yield table(HEAD, [_row(setting, entry, found[entry], lowest) for entry in shown], words=2)
+    missing = [f"{entry.model} ({entry.preset})" for entry, one in found.items() if one is None]
+    if missing:
+        yield Text(f"Not run yet: {'; '.join(missing)}.")
+    yield from _off(found)
+    noted = [f"{entry.model} ({entry.preset}): {entry.note}" for entry in shown if entry.note]
+    if noted:
+        yield Bullets(tuple(noted))
+
+
+def _off(found: dict[Entry, Record | None]) -> Iterator[Block]:
+    """Where ours is not the paper's number."""
+    gaps = [(e.model, one["mean"] / e.paper - 1) for e, one in found.items() if one is not None and e.paper]
+    far = [f"{model} ({number(100 * gap, 1, sign=True)} %)" for model, gap in gaps if abs(gap) > FAR]
+    if far:
+        yield Text(
+            f"More than {100 * FAR:.0f} % from the paper's number: {'; '.join(far)}. The notes above say what differs."
+        )
+    elif gaps:
+        yield Text(f"Within {100 * FAR:.0f} % of the paper's numbers: {'; '.join(model for model, _ in gaps)}.")
+
+
+def _place(found: Record | None) -> float:
+    return float("inf") if found is None else float(found["mean"])
+
+
+def _row(setting: Setting, entry: Entry, found: Record | None, lowest: float | None) -> list[str | Cell]:
+    places = digits(setting)
+    preset = "floor, not a peer" if entry.model == FLOOR else entry.preset
+    printed = number(entry.paper, 3)
+    if found is None:
+        return [entry.model, preset, printed, "not run yet", NONE, NONE, NONE]
+    mean = Cell(spread(found, places), bold=found["mean"] == lowest and entry.model != FLOOR)
+    likely = number(found["log_likelihood"], places)
+    return [entry.model, preset, printed, mean, str(found["seeds"]), likely, seconds(found["seconds"])]

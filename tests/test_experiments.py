@@ -1,0 +1,289 @@
+"""Experiments: what is planned is run once, recorded whole, gone on with after a stop, and compared on equal rows."""
+
+import json
+import logging
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+from shell import efattn, forked
+from small_training import Stop
+from test_resume import dying_at
+
+from efattn import DataError
+from efattn.baselines import ItemMean
+from efattn.estimators import LatentFactor
+from efattn.experiments import runner, summary
+from efattn.experiments.presets import EXPERIMENTS, SETTINGS
+from efattn.experiments.settings import MSE, Entry, Metric, Setting, Split, quarter_held, random_users
+from efattn.training import Training
+
+ROLES = {"group": "user", "item": "movie", "value": "rating"}
+QUICK = Training(epochs=3, patience=None, rate=0.01, checkpoint_seconds=0.0, device="cpu")
+
+
+def tiny_split(seed):
+    draw = np.random.default_rng(7)
+    user = np.repeat(np.arange(60), 3)
+    movie = np.tile(["a", "b", "c"], 60)
+    frame = pl.DataFrame({"user": user, "movie": movie, "rating": draw.normal(size=180) + np.tile([1.0, 2.0, 3.0], 60)})
+    return quarter_held(frame.filter(pl.col("user") < 45), frame.filter(pl.col("user") >= 45), "user", seed)
+
+
+def latent(seed):
+    return LatentFactor(family="gaussian", context="others", terms="value", seed=seed, training=QUICK)
+
+
+TINY = Setting(
+    "tiny",
+    "only, one",
+    tiny_split,
+    ROLES,
+    MSE,
+    (
+        Entry("item mean", "peer", lambda seed: ItemMean("gaussian", "others"), fixed=True),
+        Entry("EFA", "best", latent, paper=1.5, look=lambda estimator, parts: {"seen": len(parts.test)}),
+    ),
+    look=lambda estimator, parts: {"always": 1},
+)
+
+
+@pytest.fixture
+def tiny(monkeypatch):
+    """One setting of two models, which take no time."""
+    monkeypatch.setattr(runner, "SETTINGS", (TINY,))
+    monkeypatch.setattr(runner, "EXPERIMENTS", ("tiny",))
+    monkeypatch.setattr(summary, "SETTINGS", (TINY,))
+    runner._split.cache_clear()
+    yield TINY
+    runner._split.cache_clear()
+
+
+# ---- planning
+
+
+def test_everything_is_planned_once_per_seed_and_fixed_models_once_per_split():
+    for seeds in (1, 3):
+        want = sum(
+            1 if entry.fixed and not setting.moving else seeds for setting in SETTINGS for entry in setting.entries
+        )
+        runs = runner.planned(seeds=seeds)
+        assert len(runs) == want
+        assert len({run.path for run in runs}) == want, "two runs would write one file"
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_an_experiment_and_a_preset_are_planned_with_their_peers(experiment):
+    runs = runner.planned([experiment], ["paper"], 1)
+    assert {run.of[0].experiment for run in runs} == {experiment}
+    assert {run.of[1].preset for run in runs} == {"peer", "paper"}
+
+
+def test_an_unknown_experiment_is_refused():
+    with pytest.raises(DataError, match=r"no experiment 'citys'; there are synthetic"):
+        runner.planned(["citys"])
+
+
+def test_names_within_a_setting_are_unique():
+    for setting in SETTINGS:
+        names = [(entry.model, entry.preset) for entry in setting.entries]
+        assert len(names) == len(set(names)), setting.title
+
+
+# ---- splits
+
+
+def test_splits_share_no_group_and_lose_none():
+    frame = pl.DataFrame({"user": np.repeat(np.arange(101), 2), "x": np.arange(202)})
+    drawn = [random_users(frame, seed) for seed in (0, 1)]
+    for parts in drawn:
+        sets = [set(part["user"]) for part in parts]
+        assert [len(x) for x in sets] == [56, 19, 26]
+        assert set.union(*sets) == set(range(101))
+        assert sum(map(len, parts)) == len(frame)
+    assert set(drawn[0].test["user"]) != set(drawn[1].test["user"])
+
+
+# ---- running
+
+
+KEYS = {"experiment", "setting", "model", "preset", "seed", "metric", "value", "log_likelihood", "rows", "groups"}
+KEYS |= {"seconds", "epochs", "validation", "versions", "device", "parameters"}
+
+
+def test_a_record_has_all_that_tables_need(tiny, tmp_path):
+    runs = runner.planned(seeds=2)
+    assert len(runs) == 3
+    assert runner.run_all(runs, tmp_path) == 3
+    records = {(r["model"], r["seed"]): r for r in runner.read(tmp_path)}
+    assert set(records) == {("item mean", 0), ("EFA", 0), ("EFA", 1)}
+    for record in records.values():
+        assert set(record) >= KEYS
+        groups = record["groups"]
+        assert sum(groups["rows"]) == record["rows"] == 45
+        for key in ("value", "log_likelihood"):
+            assert np.average(groups[key], weights=groups["rows"]) == pytest.approx(record[key], rel=1e-4)
+    assert records["EFA", 0]["seen"] == 45
+    assert "seen" not in records["EFA", 1], "what an entry looks at is kept of the first seed"
+    assert records["EFA", 1]["always"] == 1
+    assert records["EFA", 0]["epochs"] == 3
+    assert (tmp_path / "tiny" / "only-one" / "efa-best-1.json").exists()
+
+
+def test_finished_runs_are_skipped(tiny, tmp_path):
+    runs = runner.planned(seeds=1)
+    runner.run_all(runs, tmp_path)
+    path = tmp_path / runs[1].path
+    path.write_text(json.dumps({**json.loads(path.read_text()), "value": -1.0}))
+    assert runner.run_all(runs, tmp_path) == 0
+    assert runner.run_all(runner.planned(seeds=2), tmp_path) == 1
+    assert json.loads(path.read_text())["value"] == -1.0
+
+
+def test_a_stopped_run_goes_on_where_it_was(tiny, tmp_path, monkeypatch):
+    run = runner.planned(seeds=1)[1]
+    whole = runner.run_one(run, tmp_path / "whole")
+    with monkeypatch.context() as patch:
+        dying_at(patch, 2)
+        with pytest.raises(Stop):
+            runner.run_one(run, tmp_path / "cut")
+    assert list((tmp_path / "cut" / ".unfinished").rglob("*.checkpoint"))
+    assert not (tmp_path / "cut" / run.path).exists()
+    epochs = []
+    fit = LatentFactor.fit
+    monkeypatch.setattr(
+        LatentFactor, "fit", lambda self, *a, **k: fit(self, *a, **k, callbacks=[lambda r: epochs.append(r["epoch"])])
+    )
+    again = runner.run_one(run, tmp_path / "cut")
+    assert again["value"] == whole["value"]
+    assert len(epochs) < 3, "it went on, and did not start again"
+    assert not list((tmp_path / "cut" / ".unfinished").rglob("*.checkpoint"))
+
+
+def test_an_interrupted_fit_leaves_no_record(tiny, tmp_path, monkeypatch, caplog):
+    def interrupt(record):
+        raise KeyboardInterrupt
+
+    fit = LatentFactor.fit
+    monkeypatch.setattr(LatentFactor, "fit", lambda self, *a, **k: fit(self, *a, **k, callbacks=[interrupt]))
+    run = runner.planned(seeds=1)[1]
+    with caplog.at_level(logging.CRITICAL, "efattn"), pytest.raises(KeyboardInterrupt):
+        runner.run_one(run, tmp_path)
+    assert not (tmp_path / run.path).exists()
+
+
+def test_a_test_row_without_a_score_is_refused(tiny, tmp_path, monkeypatch):
+    metric = Metric("half of it", lambda mean, y: np.where(np.arange(len(y)) % 2, np.nan, 0.0))
+    monkeypatch.setattr(runner, "SETTINGS", (replace(TINY, metric=metric),))
+    with pytest.raises(DataError, match="a test row has no score"):
+        runner.run_one(runner.planned(seeds=1)[0], tmp_path)
+
+
+def test_rows_that_are_context_only_are_not_scored(tiny, tmp_path, monkeypatch):
+    def split(seed):
+        return Split(*(part.with_columns(scored=pl.col("movie") != "a") for part in tiny_split(seed)))
+
+    lagged = replace(TINY, split=split, roles={**ROLES, "target": "scored"})
+    monkeypatch.setattr(runner, "SETTINGS", (lagged,))
+    runner._split.cache_clear()
+    assert runner.run_one(runner.planned(seeds=1)[0], tmp_path)["rows"] == 30
+
+
+# ---- who is ahead
+
+
+def record(model, seed, values, rows, **more):
+    value = float(np.average(values, weights=rows))
+    found = {"experiment": "tiny", "setting": "only, one", "model": model, "seed": seed, "value": value}
+    found |= {
+        "preset": "best" if model == "EFA" else "peer",
+        "seconds": 1.0,
+        "log_likelihood": -value,
+        "rows": sum(rows),
+    }
+    return {**found, "groups": {"rows": rows, "value": values, "log_likelihood": [-x for x in values]}, **more}
+
+
+def test_the_paired_difference_is_that_of_a_hand_computation():
+    rows = [1, 3]
+    efa = [record("EFA", 0, [1.0, 2.0], rows), record("EFA", 1, [3.0, 2.0], rows)]
+    peer = [record("item mean", 0, [2.0, 3.0], rows)]
+    found = summary.paired(TINY, efa, peer)
+    # by group, over seeds: (1 - 2 + 3 - 2) / 2 = 0 and (2 - 3 + 2 - 3) / 2 = -1; weights 1/4 and 3/4
+    assert found["difference"] == pytest.approx(-0.75)
+    # sqrt(((1/4 * 3/4)^2 + (3/4 * 1/4)^2) * 2 / 1)
+    assert found["error"] == pytest.approx(np.sqrt(2 * (0.1875**2) * 2))
+    assert found["groups"] == 2
+
+
+def test_equal_weights_give_the_usual_standard_error():
+    values = [0.3, -0.2, 0.9, 0.1]
+    found = summary.paired(TINY, [record("EFA", 0, values, [2] * 4)], [record("item mean", 0, [0.0] * 4, [2] * 4)])
+    assert found["error"] == pytest.approx(np.std(values, ddof=1) / 2)
+
+
+def test_where_splits_move_seeds_are_paired_and_groups_pooled():
+    moving = replace(TINY, moving=True)
+    efa = [record("EFA", 0, [1.0, 2.0], [1, 1]), record("EFA", 1, [5.0], [2]), record("EFA", 2, [9.0], [1])]
+    peer = [record("item mean", 0, [2.0, 2.0], [1, 1]), record("item mean", 1, [3.0], [2])]
+    found = summary.paired(moving, efa, peer)
+    assert found["groups"] == 3
+    assert found["difference"] == pytest.approx((-1 + 0 + 2 * 2) / 4)
+
+
+def test_runs_on_other_rows_are_not_compared():
+    found = summary.paired(TINY, [record("EFA", 0, [1.0], [4])], [record("item mean", 0, [1.0, 2.0], [1, 3])])
+    assert found == {"difference": None, "error": None, "groups": 0}
+    assert summary.paired(TINY, [record("EFA", 0, [1.0], [4])], [])["groups"] == 0
+
+
+def test_a_summary_has_spread_over_seeds_and_the_best_peer_is_no_floor(tiny, monkeypatch):
+    floor = Entry("Bayes floor", "peer", lambda seed: None, fixed=True)
+    monkeypatch.setattr(summary, "SETTINGS", (replace(TINY, entries=(floor, *TINY.entries)),))
+    records = [record("EFA", seed, [1.0 + seed], [2]) for seed in (0, 2)] + [record("item mean", 0, [2.0], [2])]
+    records.append(record("Bayes floor", 0, [0.0], [2]))
+    found = {r["model"]: r for r in summary.summarised(records)}
+    assert (found["EFA"]["mean"], found["EFA"]["seeds"]) == (2.0, 2)
+    assert found["EFA"]["sd"] == pytest.approx(np.sqrt(2))
+    assert found["item mean"]["sd"] is None
+    assert found["EFA"]["against"]["model"] == "item mean"
+    assert "against" not in found["item mean"]
+
+
+# ---- the command
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (
+            ["citys"],
+            "There is no experiment 'citys'; there are synthetic, sequences, ratings, instacart, cities, theory.",
+        ),
+        (
+            ["paper"],
+            "There is no experiment 'paper'; there are synthetic, sequences, ratings, instacart, cities, theory.",
+        ),
+        (["cities", "--preset", "first"], "There is no preset 'first'; there are paper, defaults, best."),
+    ],
+)
+def test_an_unknown_name_is_one_clear_line(words, told, tmp_path):
+    done = forked("reproduce", *words, cwd=tmp_path)
+    assert (done.code, done.err.splitlines()) == (2, [f"efattn: {told}"])
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_missing_data_set_says_where_it_was_looked_for(tmp_path):
+    nowhere = {"EFATTN_DATA": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    done = efattn("reproduce", "instacart", "--preset", "paper", "-o", tmp_path / "results", cwd=tmp_path, **nowhere)
+    assert done.code == 2
+    for part in ("'instacart' is not on this machine", "$EFATTN_DATA is not set", str(tmp_path / "cache")):
+        assert part in done.err
+    assert "Traceback" not in done.err
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_help_has_an_example():
+    done = efattn("reproduce", "--help").good()
+    assert "efattn reproduce instacart --preset paper --seeds 3" in done.out

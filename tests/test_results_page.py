@@ -1,0 +1,328 @@
+"""The results page: made from files only, shows what is there, names what is missing, needs nothing from outside."""
+
+import base64
+import copy
+import html
+import json
+import re
+from html.parser import HTMLParser
+from zlib import crc32
+
+import numpy as np
+import pytest
+
+from efattn.experiments import page, runner, theory
+from efattn.experiments.page import leading, markdown, sections
+from efattn.experiments.page.baskets import components
+from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, said, table
+from efattn.experiments.page.html import page as as_html
+from efattn.experiments.page.reading import MINUS, Results, efa, named, papers
+from efattn.experiments.presets import EXPERIMENTS, SETTINGS
+from efattn.experiments.presets.groceries import REPRESENTATIVE
+from efattn.experiments.settings import Setting
+from efattn.experiments.summary import FLOOR
+
+PIXEL = base64.b64decode(
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
+)
+EVIL = "<script>alert(1)</script> $x_1 | `a` *b*"
+
+
+def made_up(setting: Setting, entry, seed: int):
+    """A record as the runner writes them, with numbers that mean nothing."""
+    draw = np.random.default_rng(crc32(f"{setting.title} {entry.model} {seed}".encode()))
+    value = entry.paper or (0.5 if entry.model == FLOOR else 1.0)
+    groups = (value + 0.1 * draw.normal(size=8)).tolist()
+    found = {"experiment": setting.experiment, "setting": setting.name, "model": entry.model, "preset": entry.preset}
+    found |= {"seed": seed, "metric": setting.metric.name, "value": float(np.mean(groups)), "log_likelihood": -1.5}
+    found |= {"rows": 16, "groups": {"rows": [2] * 8, "value": groups, "log_likelihood": groups}, "seconds": 2.0}
+    found |= {"versions": {"efattn": "0", "torch": EVIL}, "device": EVIL, "epochs": 1, "parameters": {}}
+    if setting.experiment == "ratings":
+        found["mean_by_rating"] = [1.9, 2.0, 2.2]
+    if setting.experiment == "cities":
+        found["cities"] = {"city": [EVIL, "b", "c"], "state": ["A", "B", "C"], "error": [1.0, 2.0, 9.0]}
+        found["cities"] |= {"latitude": [30.0, 40.0, 45.0], "longitude": [-120.0, -100.0, -80.0]}
+    if setting.experiment == "instacart" and entry.preset != "peer":
+        found["companions"] = {key: [EVIL, "b", "c"] for key in REPRESENTATIVE}
+        if entry.model == "EFA" and entry.preset == "paper":
+            weights = np.tril(np.ones((2, 3, 3))).tolist()
+            found["attention"] = [{"items": [EVIL, "b", "c"], "weights": weights}] * 2
+            vectors = draw.normal(size=(3, 2, 5, 4)).tolist()
+            names = [EVIL, "b", "c", "d", "Asparagus"]
+            found["vectors"] = {"items": names, **dict(zip(("query", "key", "value"), vectors, strict=True))}
+    return found
+
+
+THEORY = {
+    "propositions": {
+        "difference": 1e-15,
+        "columns": {
+            "proposition": [1],
+            "model": ["items"],
+            "context": ["past"],
+            "intercept": [False],
+            "rows": [9],
+            "largest": [2.0],
+            "difference": [1e-15],
+        },
+    },
+    "excess": {
+        "slope": -0.8,
+        "floor": 0.5,
+        "without_context": 0.9,
+        "columns": {
+            "groups": [64, 64, 256, 256],
+            "seed": [0, 1, 0, 1],
+            "excess": [0.3, 0.2, 0.1, -0.01],
+            "norm": [1.0] * 4,
+            "term": [9.0] * 4,
+        },
+    },
+    "bound": {"columns": {"groups": [310], "layers": [2], "term": [812.5]}},
+    "identifiability": {
+        "columns": {
+            key: [0.25]
+            for key in (
+                "data",
+                "term",
+                "quantity",
+                "identified",
+                "n",
+                "dimensions",
+                "r2",
+                "r2_untrained",
+                "r2_permuted",
+            )
+        }
+        | {key: [0.5] for key in ("correlation", "correlation_untrained", "correlation_permuted")}
+    },
+    "diversity": {
+        "columns": {
+            key: [1] for key in ("data", "term", "diversity", "holds", "size", "rank", "points", "worst_of", "share")
+        }
+        | {"condition": [float("inf")]}
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory):
+    """Everything has run, with two seeds; the page."""
+    folder = tmp_path_factory.mktemp("results")
+    for run in runner.planned(seeds=2):
+        setting, entry = run.of
+        path = folder / run.path
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(json.dumps(made_up(setting, entry, run.seed)))
+    (folder / "theory").mkdir()
+    for name, part in THEORY.items():
+        record = {"part": name, "seeds": [0, 1], "seconds": 1.0, **part}
+        (folder / "theory" / f"{name}.json").write_text(json.dumps(record))
+    page.write(folder / "pages", folder)
+    return folder / "pages"
+
+
+@pytest.fixture(scope="module")
+def empty(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("empty")
+    page.write(folder / "pages", folder / "nothing")
+    return folder / "pages"
+
+
+class Reader(HTMLParser):
+    """Tags, what they refer to, and the text; void elements and closing tags are counted."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.tags, self.references, self.open = [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append(tag)
+        self.references += [value for name, value in attributes if name in ("src", "href", "srcset", "action", "data")]
+        if tag not in ("meta", "img", "br", "hr", "link"):
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+@pytest.mark.parametrize("which", ["full", "empty"])
+def test_every_setting_has_a_row_and_a_section(which, request):
+    text = (request.getfixturevalue(which) / "results.md").read_text()
+    leading_rows = text.split("## Synthetic")[0]
+    for setting in SETTINGS:
+        assert f"| {named(setting)} |" in leading_rows
+        assert f"### {named(setting)}: {setting.metric.name}" in text
+
+
+@pytest.mark.parametrize("which", ["full", "empty"])
+def test_the_page_refers_to_nothing_outside_itself(which, request):
+    text = (request.getfixturevalue(which) / "results.html").read_text()
+    read = Reader(text)
+    assert not read.open, "every tag is closed"
+    assert "script" not in read.tags
+    assert "link" not in read.tags
+    ids = set(re.findall(r' id="([^"]+)"', text))
+    for reference in read.references:
+        assert reference.startswith(("#", "data:image/png;base64,")), reference[:80]
+        assert not reference.startswith("#") or reference[1:] in ids
+    assert "@import" not in text
+    assert not re.search(r"url\s*\(|https?://", text)
+
+
+def test_names_from_files_are_escaped(full):
+    page_, text = (full / "results.html").read_text(), (full / "results.md").read_text()
+    assert "<script" not in page_
+    assert "<script" not in text
+    assert html.escape("<script>alert(1)</script>") in page_
+    cells = [line for line in text.splitlines() if "alert(1)" in line]
+    assert cells
+    for line in cells:
+        assert len(re.findall(r"(?<!\\)\|", line)) in (5, 7), "a name adds no column"
+
+
+def test_pictures_are_small_and_each_is_on_both_pages(full):
+    text, read = (full / "results.md").read_text(), Reader((full / "results.html").read_text())
+    files = sorted((full / "figures").iterdir())
+    assert len(files) == read.tags.count("img") == 11
+    for file in files:
+        assert file.read_bytes().startswith(b"\x89PNG")
+        assert file.stat().st_size <= MOST_BYTES
+        assert f"](figures/{file.name})" in text
+    assert set(re.findall(r"figures/([\w-]+\.png)", text)) == {file.name for file in files}
+
+
+def test_nothing_is_missing_where_all_has_run(full):
+    text = (full / "results.md").read_text()
+    assert "not run yet" not in text.lower()
+    for setting in SETTINGS:
+        section = text.split(f"### {named(setting)}: ")[1].split("\n#")[0]
+        for entry in setting.entries:
+            assert re.search(rf"^\| {re.escape(entry.model)} \| ", section, re.M), (setting.title, entry.model)
+
+
+def test_missing_runs_are_named(empty):
+    text = (empty / "results.md").read_text()
+    for setting in SETTINGS:
+        section = text.split(f"### {named(setting)}: ")[1].split("\n#")[0]
+        (missing,) = (line for line in section.splitlines() if line.startswith("Not run yet: "))
+        for entry in setting.entries:
+            assert f"{entry.model} ({entry.preset})" in missing
+    for part in theory.PARTS:
+        assert part.__name__ in text.split("## Theory")[1]
+    assert "Nothing has run yet." in text
+
+
+def test_the_paper_s_numbers_are_there_before_anything_runs(empty):
+    text = (empty / "results.md").read_text()
+    for setting in SETTINGS:
+        for entry in setting.entries:
+            if entry.paper is not None:
+                assert f"| {entry.model} | {entry.preset} | {entry.paper:.3f} | not run yet |" in text
+
+
+@pytest.mark.parametrize("experiment", EXPERIMENTS)
+def test_one_run_of_each_setting_makes_a_page(experiment, monkeypatch):
+    """The pictures are drawn, and not made into files, which takes longer."""
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, file, **how: file.write(PIXEL))
+    chosen = [setting for setting in SETTINGS if setting.experiment == experiment]
+    for which in (0, -1):
+        records = [made_up(setting, setting.entries[which], 4) for setting in chosen]
+        blocks = page.page(Results(records, {}))
+        assert len(markdown.page("", blocks)) > 5000
+
+
+# ---- what the leading table says
+
+
+def results(gap: float, spread: float = 0.0) -> tuple[Results, Setting]:
+    """EFA's defaults are above the only peer by this much, which differs from group to group by so much."""
+    setting = SETTINGS[0]
+    peer = next(e for e in setting.entries if e.preset == "peer" and e.model != FLOOR)
+    one = made_up(setting, peer, 0)
+    entry = efa(setting, "defaults")
+    two = {**copy.deepcopy(one), "model": entry.model, "preset": entry.preset}
+    differences = gap + spread * np.tile([1, -1], 4)
+    two["groups"]["value"] = (np.array(one["groups"]["value"]) + differences).tolist()
+    two["value"] = one["value"] + gap
+    return Results([one, two], {}), setting
+
+
+@pytest.mark.parametrize(
+    ("gap", "spread", "kind"),
+    [(0.2, 0.1, "behind the best peer"), (-0.2, 0.1, "ahead of it"), (0.01, 0.1, "level with it")],
+)
+def test_it_is_said_where_efa_is_behind(gap, spread, kind):
+    found, setting = results(gap, spread)
+    (told,) = (line for line in leading._standing(found) if line.startswith("EFA, defaults"))
+    assert f"{kind} in {named(setting)}" in told
+    assert told.count("in no setting") == 2
+
+
+def test_the_lowest_of_our_runs_is_bold_and_the_floor_never_is(full):
+    text = (full / "results.md").read_text()
+    for line in text.splitlines():
+        assert not (line.startswith(f"| {FLOOR}") and "**" in line)
+    found, setting = results(-0.2)
+    row = leading._row(found, setting)
+    bold = [k for k, cell in enumerate(row) if getattr(cell, "bold", False)]
+    assert bold == [leading.HEAD.index("EFA, defaults")]
+    row = leading._row(results(0.2)[0], setting)
+    assert [k for k, cell in enumerate(row) if getattr(cell, "bold", False)] == [leading.HEAD.index("best peer")]
+
+
+def test_numbers_far_from_the_paper_s_are_pointed_out():
+    setting = SETTINGS[0]
+    for share, told in (
+        (1.01, "Within 2 % of the paper's numbers: EFA."),
+        (1.1, "EFA (+10.0 %)"),
+        (0.9, f"EFA ({MINUS}10.0 %)"),
+    ):
+        entry = papers(setting, "EFA")
+        record = {**made_up(setting, entry, 0), "value": entry.paper * share}
+        texts = [b.text for b in sections._table(Results([record], {}), setting) if isinstance(b, Text)]
+        assert any(told in text for text in texts), texts
+
+
+def test_means_of_other_splits_are_not_ranked():
+    setting = next(s for s in SETTINGS if s.moving)
+    one, two = papers(setting, "latent factors"), papers(setting, "EFA")
+    for seeds, bold in (((0, 1), 1), ((0,), 0)):
+        found = [made_up(setting, one, 0), made_up(setting, one, 1), *(made_up(setting, two, seed) for seed in seeds)]
+        row = leading._row(Results(found, {}), setting)
+        assert sum(getattr(cell, "bold", False) for cell in row) == bold
+        told = [line for line in leading._standing(Results(found, {})) if "other splits" in line]
+        assert len(told) == 1 - bold
+
+
+# ---- small parts
+
+
+def test_anchors_are_unique(full):
+    ids = re.findall(r' id="([^"]+)"', (full / "results.html").read_text())
+    assert len(ids) == len(set(ids))
+
+
+def test_text_between_backticks_is_code_and_the_rest_is_plain():
+    blocks = [Heading("a & b"), Text("x < y is `a|b <c>`"), table(("h",), [["1 | 2"]])]
+    assert markdown.page("t", blocks) == (
+        "# t\n\n## a &amp; b\n\nx &lt; y is `a\\|b <c>`\n\n| h |\n| --- |\n| 1 \\| 2 |\n"
+    )
+    shown = as_html("t", blocks)
+    assert "<p>x &lt; y is <code>a|b &lt;c&gt;</code></p>" in shown
+    assert '<h2 id="a---b">a &amp; b</h2>' in shown
+
+
+def test_lists_read_as_english():
+    assert [said([]), said(["a"]), said(["a", "b"]), said(["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+
+
+def test_principal_components_keep_distances_of_points_in_a_plane():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=(9, 2)) @ draw.normal(size=(2, 7)) + 3
+    at, share = components(x)
+    assert share[:2].sum() == pytest.approx(1)
+    gaps = np.linalg.norm(x[:, None] - x, axis=-1)
+    np.testing.assert_allclose(np.linalg.norm(at[:, None, :2] - at[:, :2], axis=-1), gaps, atol=1e-10)
+    assert components(np.ones((3, 1)))[0].shape == (3, 2)
