@@ -18,7 +18,7 @@ import efattn
 from efattn import EFA, DataError, ModelFileError, Training, baselines, families, storage
 from efattn.data import Roles, Schema
 from efattn.estimators import prior as priors
-from efattn.priors import AdditiveItems, draw_items
+from efattn.priors import AdditiveItems, draw_items, gaussian
 from efattn.training import Step
 from efattn.training import checkpoint as checkpoints
 
@@ -370,9 +370,12 @@ def test_auto_looks_at_each_term_and_says_what_it_chose():
     assert "offset" not in note
 
 
-def test_auto_without_a_prior_that_fits_says_so():
+def test_auto_without_a_prior_that_fits_says_so(monkeypatch):
     model = efa(prior="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value=["real", "size"])
     assert any(note.startswith("No prior of the value term") for note in model.notes_)
+    monkeypatch.setattr(gaussian, "MOST", 4)
+    model = efa(prior="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
+    assert any("too large" in note for note in model.notes_)
 
 
 def test_a_named_prior_goes_to_the_term_it_fits_and_the_summary_says_so():

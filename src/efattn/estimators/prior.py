@@ -11,6 +11,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
@@ -87,12 +88,13 @@ class OffsetFeed:
 def check(estimator: "EFA") -> None:
     """A DataError for a prior, weight or use that cannot be."""
     prior, weight, use = estimator.prior, estimator.prior_weight, estimator.prior_use
-    if prior is not None and not isinstance(prior, _peers()) and prior not in NAMED:
+    named = isinstance(prior, str) and prior in NAMED
+    if prior is not None and not named and not isinstance(prior, _peers()):
         raise DataError(
             f"prior is {', '.join(map(repr, NAMED))}, one of efattn.baselines such as baselines.ShrunkMean(), or "
             f"None; found {prior!r}."
         )
-    if isinstance(weight, bool | str) or weight is None or not 0 <= weight <= 1:
+    if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 <= weight <= 1:
         raise DataError(f"prior_weight is a share from 0 to 1; found {weight!r}.")
     if use not in USES:
         raise DataError(f"prior_use is {', '.join(map(repr, USES))}; found {use!r}.")
@@ -102,12 +104,25 @@ def feeds(estimator: "EFA", plan: Plan, options: Training, tick: Tick | None = N
     """Of each term that has a prior, what it is trained on. Notes about it go to the groups'."""
     if estimator.prior is None:
         return {}
-    found = {term: Prior(estimator, plan, term, peer, options) for term, peer in _for_terms(estimator, plan).items()}
-    if estimator.prior == "auto":
+    auto, found = estimator.prior == "auto", list[Prior]()
+    if auto and (plan.held is None or not len(plan.held)):
+        raise DataError(
+            "prior='auto' chooses on groups held out: pass validation=0.2 or a table, or name a prior, as "
+            "prior='gaussian'."
+        )
+    for term, peer in _for_terms(estimator, plan).items():
+        try:
+            _check_term(plan, term, peer)
+            found.append(Prior(estimator, plan, term, peer, options))
+        except DataError as error:
+            if not auto:
+                raise
+            _note(plan, f"No prior of the {term} term: {error}")
+    if auto:
         return _chosen(estimator, plan, options, found, tick)
-    for prior in found.values():
+    for prior in found:
         _note(plan, f"Prior of {prior.name!r}: {prior.words(estimator.prior_use)}.")
-    return {prior.name: prior.feed(estimator.prior_use) for prior in found.values()}
+    return {prior.name: prior.feed(estimator.prior_use) for prior in found}
 
 
 @final
@@ -212,17 +227,10 @@ def rebuilt(origin: Any, plan: Plan, family: Family, of_items: bool) -> Offset:
     return Offset(prior, family, items, {"peer": origin["peer"], "items": items})
 
 
-def _chosen(
-    estimator: "EFA", plan: Plan, options: Training, found: dict[str, Prior], tick: Tick | None
-) -> dict[str, Feed]:
+def _chosen(estimator: "EFA", plan: Plan, options: Training, found: list[Prior], tick: Tick | None) -> dict[str, Feed]:
     """Each term as it does best on the groups held out."""
-    if plan.held is None or not len(plan.held):
-        raise DataError(
-            "prior='auto' chooses on groups held out: pass validation=0.2 or a table, or name a prior, as "
-            "prior='gaussian'."
-        )
-    tried: dict[str, dict[str, Feed | None]] = {prior.name: {"none": None} for prior in found.values()}
-    for prior in found.values():
+    tried: dict[str, dict[str, Feed | None]] = {prior.name: {"none": None} for prior in found}
+    for prior in found:
         for use in ("draws", "offset"):
             try:
                 tried[prior.name][use] = prior.feed(use)
@@ -242,7 +250,7 @@ def _chosen(
             best = [r["best"] for r in fitting.history if r["term"] == name and r["best"] is not None]
             scores[name][use] = max(best, default=-math.inf)
     chosen = {name: max(mine, key=lambda use: mine[use]) for name, mine in scores.items()}
-    for prior in found.values():
+    for prior in found:
         told = ", ".join(f"{use} {score:.4f}" for use, score in scores[prior.name].items())
         use = chosen[prior.name]
         words = "none" if use == "none" else prior.words(use)
@@ -262,14 +270,6 @@ def _for_terms(estimator: "EFA", plan: Plan) -> dict[str, Any]:
         found["item"] = baselines.AdditiveLogit(**same, seed=estimator.seed)
     if prior == "gaussian" or (auto and "value" in plan.terms):
         found["value"] = baselines.GaussianConditional(**same, lags=estimator.lags)
-    for term in list(found):
-        try:
-            _check_term(plan, term, found[term])
-        except DataError as error:
-            if not auto:
-                raise
-            _note(plan, f"No prior of the {term} term: {error}")
-            del found[term]
     return found
 
 
