@@ -174,6 +174,17 @@ def test_order_by_row_is_table_order():
     assert one.score(table) == two.score(table)
 
 
+def test_items_in_few_groups_get_more_dropout(monkeypatch):
+    def chosen(**options):
+        model = efa(**options).fit(TABLE, **BOTH).model_
+        return [model[name].stack.dropout for name in model.terms]
+
+    assert chosen(dropout="auto") == [0.3, 0.1]
+    assert chosen(dropout=0.2) == [0.2, 0.2]
+    monkeypatch.setattr("efattn.estimators.efa.FEW", 1)
+    assert chosen(dropout="auto") == [0.1, 0.1]
+
+
 def test_series_have_their_own_lags():
     two = pl.concat([WEATHER.with_columns(year=1), weather(1).with_columns(year=2)])
     model = efa(lags=2, terms="value").fit(

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+import torch.nn.functional as F
 from drawing import ragged_batch
 
 from efattn import families
@@ -90,6 +91,9 @@ class TestEveryTerm:
         term = self.make(make, context, lags)
         term.start(batch)
         f = term.outputs(batch)[rows(batch)]
+        if term.of_items:  # but for the random weights of its head
+            f = f - F.linear(term.rows(batch)[rows(batch)], term.head.body[-1].weight)
+            assert term.head.body[-1].weight.abs().min() > 0
         assert torch.allclose(f, term.marginal(batch).expand_as(f))
 
     def test_weighs_drawn_targets_so_that_the_sum_keeps_its_mean(self, make, lags, context):

@@ -93,7 +93,7 @@ def fit(
     width: Annotated[int | None, _model("Of the vectors. Default 64; latent factors: 32.")] = None,
     feed_forward: Annotated[int | None, _model("Width of a block behind each layer. Default 0: none.")] = None,
     norm: Annotated[str | None, _model("pre, post or none. Default none.")] = None,
-    dropout: Annotated[float | None, _model("Of embeddings and layers. Default 0.1.")] = None,
+    dropout: Annotated[float | None, _model("Of embeddings and layers. Default 0.1; items in few groups 0.3.")] = None,
     context_dropout: Annotated[float | None, _model("Share of the context hidden in training. Default 0.")] = None,
     support: Annotated[str | None, _model("auto, all, or distinct: no item twice in a group. Default auto.")] = None,
     standardise: Annotated[str | None, _model("auto, global, item or none. Default auto.")] = None,

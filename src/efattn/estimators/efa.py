@@ -15,6 +15,8 @@ from efattn.models import Conditionals, Term
 from efattn.network import AttributeVectors, Embedding, Head, ItemVectors, Stack, ValueMLP, perceptron
 from efattn.training import Feed, Training
 
+FEW = 2000  # groups, below which an item term needs more dropout
+
 
 @final
 class EFA(GroupEstimator):
@@ -23,16 +25,17 @@ class EFA(GroupEstimator):
     family: of the value columns: "auto", a name, a family, a list or a mapping from columns. context: "others"
     (everything but the row itself) or "past" (what came earlier; needs order in fit). terms: what is modelled:
     "item", "value" or both; by default every target named in fit. layers, heads, width: of the attention network.
-    feed_forward: width of a block behind each layer, 0 for none. norm: "pre", "post" or None. dropout: of embeddings
-    and layer outputs. context_dropout: share of the context hidden while training. support: "distinct" rules out
-    items that are in the group already, "auto" does if none repeats in training. standardise: real values "global",
-    by "item", "none", or "auto". lags: earlier time steps that are seen. neighbours: look only at the so many nearest
-    places. max_length: cut longer groups. ensemble: how many members, whose mixture predicts; they differ in their
-    start values and in the order of batches. seed: of everything random. training: how to optimise,
-    efattn.Training(...). prior: a simple model fitted first, for the network to learn from: "gaussian" (of values),
-    "additive" (of items), one of efattn.baselines, or "auto" to try and see on the groups held out. prior_use: "draws"
-    from it are the share prior_weight of each step, "offset" lets the network give only what is added to it, "start"
-    trains on draws first and on the data then.
+    feed_forward: width of a block behind each layer, 0 for none. norm: "pre", "post" or None. dropout: of
+    embeddings and layer outputs, "auto" for 0.1, and 0.3 of an item term with fewer than 2,000 training groups.
+    context_dropout: share of the context hidden while training. support: "distinct" rules out items that are in the
+    group already, "auto" does if none repeats in training. standardise: real values "global", by "item", "none", or
+    "auto". lags: earlier time steps that are seen. neighbours: look only at the so many nearest places. max_length:
+    cut longer groups. ensemble: how many members, whose mixture predicts; they differ in their start values and in
+    the order of batches. seed: of everything random. training: how to optimise, efattn.Training(...). prior: a simple
+    model fitted first, for the network to learn from: "gaussian" (of values), "additive" (of items), one of
+    efattn.baselines, or "auto" to try and see on the groups held out. prior_use: "draws" from it are the share
+    prior_weight of each step, "offset" lets the network give only what is added to it, "start" trains on draws first
+    and on the data then.
     """
 
     def __init__(
@@ -45,7 +48,7 @@ class EFA(GroupEstimator):
         width: int = 32,
         feed_forward: int = 0,
         norm: Literal["pre", "post"] | None = None,
-        dropout: float = 0.1,
+        dropout: float | Literal["auto"] = "auto",
         context_dropout: float = 0.0,
         support: Literal["auto", "all", "distinct"] = "auto",
         standardise: Literal["auto", "global", "item", "none"] = "auto",
@@ -100,7 +103,8 @@ class EFA(GroupEstimator):
             ItemVectors(family.size, self.width), lag=self._lag(), mix=self._mix(), positions=positions
         )
         head = Head(perceptron(self.width, (), family.size), family.shared)
-        return Term(embedding, self._stack(), head, family, context=self.context, support=plan.distinct)
+        few = plan.train is not None and len(plan.train) < FEW
+        return Term(embedding, self._stack(few), head, family, context=self.context, support=plan.distinct)
 
     def _value_term(self, plan: Plan) -> Term:
         assert plan.family is not None
@@ -119,14 +123,15 @@ class EFA(GroupEstimator):
         nearest = self.neighbours
         return Term(embedding, self._stack(), head, family, context=self.context, neighbours=nearest)
 
-    def _stack(self) -> Stack:
+    def _stack(self, few: bool = False) -> Stack:
+        """few: items in few groups, which overfit first."""
         return Stack(
             self.width,
             self.layers,
             self.heads,
             feed_forward=self.feed_forward,
             norm=self.norm,
-            dropout=self.dropout,
+            dropout=(0.3 if few else 0.1) if self.dropout == "auto" else self.dropout,
             context_dropout=self.context_dropout,
         )
 
@@ -152,6 +157,8 @@ class EFA(GroupEstimator):
         if not whole(self.ensemble, 1) or self.ensemble > MOST:
             raise DataError(f"EFA: ensemble must be a whole number from 1 to {MOST}, not {self.ensemble!r}.")
         for name in ("dropout", "context_dropout"):
+            if name == "dropout" and self.dropout == "auto":
+                continue
             if not isinstance(getattr(self, name), Real) or not 0 <= getattr(self, name) < 1:
                 raise DataError(f"EFA: {name} is a share from 0 to below 1, not {getattr(self, name)!r}.")
         if self.norm not in ("pre", "post", None):

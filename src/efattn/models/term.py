@@ -108,6 +108,6 @@ class Term(Conditionals):
 
     @torch.no_grad()
     def start(self, batch: Batch) -> None:
-        self.head.start(self.marginal(batch))
+        self.head.start(self.marginal(batch), silent=not self.of_items)
         if self.embedding.attributes is not None and batch.attributes is not None:
             self.embedding.attributes.fit(batch.attributes[batch.exists])

@@ -3,7 +3,8 @@
     f = bias + ( read-off: scale * the last entries of h | linear: W h | tied: item vectors . h | mlp(h) )
 
 Outputs that the family marks as shared (a learned variance, a cut-point) are bias only. `start` puts the marginal fit
-into the bias and silences the rest, so that training begins where a model without context ends.
+into the bias and silences the rest, so that training begins where a model without context ends; a head with an output
+for each of many items keeps its small random weights.
 """
 
 from collections.abc import Sequence
@@ -71,11 +72,15 @@ class Head(nn.Module):
         return x + (self.bias if self.biased is None else self.bias * self.biased)
 
     @torch.no_grad()
-    def start(self, f: Tensor) -> None:
-        """Give f (size,) for every row, as far as there is a bias for it."""
+    def start(self, f: Tensor, *, silent: bool = True) -> None:
+        """Give f (size,) for every row, as far as there is a bias for it; unless silent, but for the random weights.
+
+        From zero weights the first gradients of all items' outputs point the same few ways, the layers below turn
+        towards those, and many items share too few directions from then on.
+        """
         if self.bias is None:
             return
         self.bias.copy_(f if self.biased is None else f * self.biased)
         last = self.body[-1] if isinstance(self.body, nn.Sequential) else None
-        if self.biased is None and isinstance(last, nn.Linear):
+        if silent and self.biased is None and isinstance(last, nn.Linear):
             last.weight.zero_()
