@@ -120,37 +120,45 @@ def outputs(family, spread, seed=0):
     return [spread * torch.randn(200, family.size, generator=generator, dtype=torch.float64) for _ in range(K)]
 
 
+def even(members):
+    return [1 / len(members)] * len(members)
+
+
 @pytest.mark.parametrize("name", SCALARS)
 @pytest.mark.parametrize("p", [0.05, 0.5, 0.95])
 def test_a_quantile_inverts_the_averaged_cdf(name, p):
     part, spread = SCALARS[name]
     family = families.Product((part, families.Gaussian()))
     members = outputs(family, spread)
-    found = mixture.quantile(family, members, p)
+    found = mixture.quantile(family, members, even(members), p)
     own = torch.stack([family.quantile(f, p) for f in members])
     assert bool(((own.amin(0) <= found) & (found <= own.amax(0))).all())
     step = torch.where(torch.tensor([part.discrete] * part.columns + [False]), 1.0, 1e-9 * found.abs())
     whole = step == 1
     assert bool((found == found.floor())[whole].all())
-    assert bool((mixture.cdf(family, members, torch.where(whole, found, found + step)) >= p).all())
-    assert bool((mixture.cdf(family, members, found - step) < p).all())
-    np.testing.assert_allclose(mixture.cdf(family, members, found)[:, -1], p, rtol=1e-9)
+    assert bool((mixture.cdf(family, members, even(members), torch.where(whole, found, found + step)) >= p).all())
+    assert bool((mixture.cdf(family, members, even(members), found - step) < p).all())
+    np.testing.assert_allclose(mixture.cdf(family, members, even(members), found)[:, -1], p, rtol=1e-9)
 
 
 def test_huge_counts_have_exact_quantiles_too():
     family = families.Product((families.Poisson(),))
     members = [torch.tensor([[21.0]], dtype=torch.float64), torch.tensor([[22.0]], dtype=torch.float64)]
-    found = mixture.quantile(family, members, 0.6)
-    assert float(mixture.cdf(family, members, found)) >= 0.6 > float(mixture.cdf(family, members, found - 1))
+    found = mixture.quantile(family, members, even(members), 0.6)
+    assert (
+        float(mixture.cdf(family, members, even(members), found))
+        >= 0.6
+        > float(mixture.cdf(family, members, even(members), found - 1))
+    )
 
 
 @pytest.mark.parametrize("name", SCALARS)
 def test_a_mixture_of_equal_members_is_the_member(name):
     family = families.Product((SCALARS[name][0],))
     f = outputs(family, SCALARS[name][1])[0]
-    np.testing.assert_allclose(mixture.mean(family, [f, f]), family.mean(f), rtol=1e-12)
-    np.testing.assert_allclose(mixture.variance(family, [f, f]), family.variance(f), rtol=1e-12)
-    np.testing.assert_allclose(mixture.quantile(family, [f, f], 0.3), family.quantile(f, 0.3), rtol=1e-12)
+    np.testing.assert_allclose(mixture.mean(family, [f, f], even([f, f])), family.mean(f), rtol=1e-12)
+    np.testing.assert_allclose(mixture.variance(family, [f, f], even([f, f])), family.variance(f), rtol=1e-12)
+    np.testing.assert_allclose(mixture.quantile(family, [f, f], even([f, f]), 0.3), family.quantile(f, 0.3), rtol=1e-12)
 
 
 def test_an_interval_lies_between_the_members_and_holds_its_share(model):

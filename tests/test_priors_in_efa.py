@@ -18,6 +18,7 @@ import efattn
 from efattn import EFA, DataError, ModelFileError, Training, baselines, families, storage
 from efattn.data import Roles, Schema
 from efattn.estimators import prior as priors
+from efattn.models import Model
 from efattn.priors import AdditiveItems, draw_items, gaussian
 from efattn.training import Step
 from efattn.training import checkpoint as checkpoints
@@ -271,6 +272,45 @@ def test_a_saved_model_predicts_the_same_in_a_new_process(tmp_path):
         [sys.executable, "-c", ELSEWHERE, *names], cwd=tmp_path, capture_output=True, text=True, check=True
     )
     np.testing.assert_allclose(json.loads(found.stdout), want, rtol=1e-6)
+
+
+MIXED = {"prior_use": "member", "prior_weight": 0.3, "training": CALM}
+
+
+@pytest.mark.parametrize(
+    ("prior", "roles", "family"),
+    [
+        ("gaussian", {"value": "real"}, "gaussian"),
+        ("gaussian", {"value": "rating"}, "ordinal"),
+        ("gaussian", {"value": "count"}, "poisson"),
+        ("additive", {}, "auto"),
+    ],
+)
+def test_a_prior_beside_the_network_has_its_share_of_the_mixture(tmp_path, prior, roles, family):
+    model = efa(prior=prior, family=family, **MIXED, ensemble=2).fit(RATINGS, **ITEMS, **roles)
+    name = "item" if prior == "additive" else roles["value"]
+    column = f"{name}_log_likelihood"
+    own = [model.log_likelihood(RATINGS, member=k)[column].to_numpy() for k in range(2)]
+    alone, networks = model.beside_[name], model.members_
+    model.beside_, model.members_ = {}, (Model(dict.fromkeys(networks[0].terms, alone)),)
+    beside = model.log_likelihood(RATINGS)[column].to_numpy()
+    model.beside_, model.members_ = {name: alone}, networks
+    want = np.log(0.35 * np.exp(own[0]) + 0.35 * np.exp(own[1]) + 0.3 * np.exp(beside))
+    np.testing.assert_allclose(model.log_likelihood(RATINGS)[column].to_numpy(), want, rtol=1e-5, atol=1e-6)
+    assert "30% of the mixture" in model.summary()
+    model.save(tmp_path / "m.efattn")
+    assert efattn.load(tmp_path / "m.efattn").score(RATINGS) == pytest.approx(model.score(RATINGS), rel=1e-6)
+    more = ratings(seed=5, users=12, movies=11)
+    assert np.isfinite(model.update(more).score(more))
+
+
+def test_a_prior_beside_the_network_is_the_peer():
+    peer = baselines.GaussianConditional()
+    model = efa(prior=peer, **{**MIXED, "prior_weight": 1.0}, terms="value").fit(RATINGS, **ITEMS, value="real")
+    other = clone(peer).fit(RATINGS, **ITEMS, value="real")
+    assert model.score(RATINGS) == pytest.approx(other.score(RATINGS), abs=0.02)  # in other units
+    both = efa(prior="gaussian", prior_use=("draws", "member"), training=CALM, terms="value")
+    assert "draws and member" in " ".join(both.fit(RATINGS, **ITEMS, value="real").notes_)
 
 
 def test_draws_leave_nothing_in_the_file(tmp_path):

@@ -107,7 +107,10 @@ def fit(
     ] = None,
     prior_weight: Annotated[float | None, _model("Share of its draws in each step. Default 0.5.")] = None,
     prior_use: Annotated[
-        str | None, _model("draws, offset (the network adds to it), or start (draws first). Default draws.")
+        str | None,
+        _model(
+            "draws, offset (the network adds to it), start (draws first), or member (of the mixture). Default draws."
+        ),
     ] = None,
     epochs: Annotated[int | None, _training("At most so many passes. Default: from --steps.")] = None,
     steps: Annotated[int | None, _training("About so many steps. Default 3000.")] = None,

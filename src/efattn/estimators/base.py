@@ -35,8 +35,8 @@ log = logging.getLogger("efattn")
 
 class GroupEstimator(BaseEstimator, ABC):
     """Fitted attributes: schema_, model_ (terms by name), members_ (of an ensemble, of which model_ is the first),
-    family_ (of the value columns), support_, terms_, history_, notes_, interrupted_. Where a method has member=, None
-    is for the mixture of all of them."""
+    beside_ (simple models that predict with them, by term), family_ (of the value columns), support_, terms_,
+    history_, notes_, interrupted_. Where a method has member=, None is for the mixture of all of them."""
 
     # what every subclass's constructor has
     family: Any
@@ -138,6 +138,7 @@ class GroupEstimator(BaseEstimator, ABC):
         models = [self._build(plan, start=False, member=k) for k in range(len(self.members_))]
         for new, old in zip(models, self.members_, strict=True):
             saving.grow(new, old)
+        plan.beside = {name: simple.like(models[0][name].family) for name, simple in self.beside_.items()}
         calm = training or replace(self.training or Training(), rate=(self.training or Training()).rate / 3)
         calls, before = _list(callbacks), self.history_
         found = members.fitted(models, plan, calm, self.seed, callbacks=calls, progress=progress, before=before)
@@ -319,6 +320,7 @@ class GroupEstimator(BaseEstimator, ABC):
         self.longest_, self.notes_ = plan.longest, list(plan.groups.notes)
         self.sizes_ = {"rows": len(plan.groups.rows), "groups": len(plan.groups)}
         self.members_, self.history_, self.interrupted_ = tuple(models), list(history), interrupted
+        self.beside_ = plan.beside
         return self
 
     def _restore(self, schema: Schema, family: Product | None, about: dict[str, Any]) -> None:
@@ -326,7 +328,7 @@ class GroupEstimator(BaseEstimator, ABC):
         self.schema_, self.family_ = schema, family
         self.support_, self.terms_, self.longest_ = about["support"], tuple(about["terms"]), int(about["longest"])
         self.history_, self.notes_, self.sizes_ = about["history"], about["notes"], about["sizes"]
-        self.interrupted_ = False
+        self.interrupted_, self.beside_ = False, {}
 
     def _empty_plan(self) -> Plan:
         return Plan(self.schema_, None, self.family_, self.support_, self.terms_, self.longest_)
@@ -382,12 +384,20 @@ class GroupEstimator(BaseEstimator, ABC):
             raise DataError(f"member is the number of one, {there}; found {member!r}.")
         return self.members_[member]
 
-    def _of_kind(self, kind: str, verb: str, member: int | None = None) -> tuple[Conditionals, ...]:
-        """The item or the value term of one member, or of all."""
+    def _of_terms(self, member: int | None = None) -> dict[str, tuple[Conditionals, ...]]:
+        """Each term of one member; or of all, and of the simple model beside them."""
         models = self._asked(member)
-        for name in models[0].terms:
-            if models[0][name].of_items == (kind == "item"):
-                return tuple(model[name] for model in models)
+        beside = self.beside_ if member is None else {}
+        return {
+            name: (*(model[name] for model in models), *([beside[name]] if name in beside else []))
+            for name in models[0].terms
+        }
+
+    def _of_kind(self, kind: str, verb: str, member: int | None = None) -> tuple[Conditionals, ...]:
+        """The item or the value term, as above."""
+        for terms in self._of_terms(member).values():
+            if terms[0].of_items == (kind == "item"):
+                return terms
         raise DataError(
             f"This model has no {kind} term, so it cannot {verb}: fit with {kind}=... and terms including it."
         )
@@ -399,10 +409,10 @@ class GroupEstimator(BaseEstimator, ABC):
         return self.schema_.vocabulary
 
     def _log_likelihoods(self, table: Any, member: int | None) -> tuple[Groups, dict[str, np.ndarray]]:
-        models, source = self._asked(member), Table.read(table)
+        terms, source = self._of_terms(member), Table.read(table)
         groups = self._told(self.schema_.encode(source, need=("value",) if "value" in self.terms_ else ()))
         self._check_fits(groups)
-        return groups, rows.log_likelihoods(models, self.schema_, groups, len(source))
+        return groups, rows.log_likelihoods(terms, self.schema_, groups, len(source))
 
 
 def _list(callbacks: Any) -> list[Callable[[Record], object]]:

@@ -35,7 +35,8 @@ class EFA(GroupEstimator):
     model fitted first, for the network to learn from: "gaussian" (of values), "additive" (of items), one of
     efattn.baselines, or "auto" to try and see on the groups held out. prior_use: "draws" from it are the share
     prior_weight of each step, "offset" lets the network give only what is added to it, "start" trains on draws first
-    and on the data then.
+    and on the data then, "member" gives it the share prior_weight of the predicted mixture; ("draws", "member") does
+    both.
     """
 
     def __init__(
@@ -60,7 +61,7 @@ class EFA(GroupEstimator):
         training: Training | None = None,
         prior: Any = None,
         prior_weight: float = 0.5,
-        prior_use: Literal["draws", "offset", "start"] = "draws",
+        prior_use: Any = "draws",
     ) -> None:
         self.family = family
         self.context = context

@@ -1,6 +1,6 @@
 """What is decided before a model is built: the terms, the support, and the batch that start values are taken from."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Literal
 
@@ -10,6 +10,7 @@ import torch
 from efattn.data import Batch, Groups, Roles, Schema
 from efattn.errors import DataError
 from efattn.families import Product
+from efattn.models.offset import Alone
 
 START_ROWS = 1_000_000
 
@@ -17,7 +18,8 @@ START_ROWS = 1_000_000
 @dataclass
 class Plan:
     """What is known before a model is built. groups: all of the table, in its units; train, held: as the model sees
-    them; longest: group, or piece of one; only: as if there were only the first so many items."""
+    them; longest: group, or piece of one; only: as if there were only the first so many items; beside:
+    simple models that predict together with the networks, by term."""
 
     schema: Schema
     groups: Any
@@ -28,6 +30,7 @@ class Plan:
     train: Any = None
     held: Groups | None = None
     only: int | None = None
+    beside: dict[str, Alone] = field(default_factory=dict)
 
     @property
     def items(self) -> int:

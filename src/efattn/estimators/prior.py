@@ -3,6 +3,7 @@
     draws    loss = (1 - w) real + w drawn             the network learns from a model what data alone would not tell
     offset   f = network + f_prior(context)            training begins at the prior; cross-fitted while it trains
     start    first draws alone, then the data alone
+    member   p = (1 - w) network + w prior             the prior predicts too, as a member of the mixture
 
 A prior is fitted once per fit, to the training groups; held-out groups choose how much it is shrunk.
 """
@@ -22,9 +23,10 @@ from efattn.errors import DataError
 from efattn.estimators import saving
 from efattn.estimators.plan import Plan, flat
 from efattn.families import Bernoulli, Categorical, Family, Gaussian, Poisson, Product
+from efattn.inference import mixture
 from efattn.models import Conditionals, Model, Offset, Term
-from efattn.models.offset import check_offset
-from efattn.priors.base import FittedOnce
+from efattn.models.offset import Alone, check_offset
+from efattn.priors.base import TOKENS, FittedOnce
 from efattn.priors.draws import Draws
 from efattn.priors.folds import CrossFitted
 from efattn.training import Feed, Fitting, Step, Training
@@ -33,7 +35,7 @@ if TYPE_CHECKING:
     from efattn.estimators.efa import EFA
 
 log = logging.getLogger("efattn")
-NAMED, USES = ("gaussian", "additive", "auto"), ("draws", "offset", "start")
+NAMED, USES = ("gaussian", "additive", "auto"), ("draws", "offset", "start", "member")
 Tick = Callable[[str, int, int], object]
 
 
@@ -96,8 +98,11 @@ def check(estimator: "EFA") -> None:
         )
     if isinstance(weight, bool) or not isinstance(weight, Real) or not 0 <= weight <= 1:
         raise DataError(f"prior_weight is a share from 0 to 1; found {weight!r}.")
-    if use not in USES:
-        raise DataError(f"prior_use is {', '.join(map(repr, USES))}; found {use!r}.")
+    if not _uses(use) or not set(_uses(use)) <= set(USES) or len(set(_uses(use)) - {"member"}) > 1:
+        raise DataError(
+            f"prior_use is {', '.join(map(repr, USES))}, or one of the others together with 'member', as "
+            f"('draws', 'member'); found {use!r}."
+        )
 
 
 def feeds(estimator: "EFA", plan: Plan, options: Training, tick: Tick | None = None) -> dict[str, Feed]:
@@ -120,9 +125,19 @@ def feeds(estimator: "EFA", plan: Plan, options: Training, tick: Tick | None = N
             _note(plan, f"No prior of the {term} term: {error}")
     if auto:
         return _chosen(estimator, plan, options, found, tick)
+    fed: dict[str, Feed] = {}
     for prior in found:
         _note(plan, f"Prior of {prior.name!r}: {prior.words(estimator.prior_use)}.")
-    return {prior.name: prior.feed(estimator.prior_use) for prior in found}
+        for use in _uses(estimator.prior_use):
+            if use == "member":
+                plan.beside[prior.name] = prior.alone()
+            else:
+                fed[prior.name] = prior.feed(use)
+    return fed
+
+
+def _uses(use: Any) -> tuple[Any, ...]:
+    return (use,) if isinstance(use, str) else tuple(use) if isinstance(use, Sequence) else ()
 
 
 @final
@@ -131,11 +146,11 @@ class Prior:
 
     def __init__(self, estimator: "EFA", plan: Plan, term: str, peer: Any, options: Training) -> None:
         self.weight, self.peer, self.options, self.seed = estimator.prior_weight, peer, options, estimator.seed
-        self.plan, self.of_items = plan, term == "item"
+        self.plan, self.of_items, self.context = plan, term == "item", estimator.context
         self.name = "item" if self.of_items else plan.value_name
         self.ready = hasattr(peer, "model_")
         _check_peer(estimator, plan, peer, self.of_items, self.ready)
-        if estimator.prior_use == "offset" and estimator.prior != "auto":
+        if {"offset", "member"} & set(_uses(estimator.prior_use)) and estimator.prior != "auto":
             check_offset(self.family)
         self.model = peer.model_[peer.model_.terms[0]] if self.ready else self._fit(plan.train)
 
@@ -147,9 +162,15 @@ class Prior:
         assert self.plan.family is not None
         return self.plan.family
 
-    def words(self, use: str) -> str:
-        share = f", weight {self.weight:g}" if use == "draws" else ""
-        return f"{type(self.peer).__name__} ({use}{share})"
+    def words(self, use: Any) -> str:
+        share = f", weight {self.weight:g}" if {"draws", "member"} & set(_uses(use)) else ""
+        return f"{type(self.peer).__name__} ({' and '.join(_uses(use))}{share})"
+
+    def alone(self) -> Alone:
+        """The prior as a member of the mixture."""
+        return (
+            Alone(self._offset(self.model), self.context, self.plan.distinct, self.weight).eval().requires_grad_(False)
+        )
 
     def feed(self, use: str) -> Feed:
         train = self.plan.train
@@ -236,6 +257,7 @@ def _chosen(estimator: "EFA", plan: Plan, options: Training, found: list[Prior],
                 tried[prior.name][use] = prior.feed(use)
             except DataError as error:
                 log.info("prior='auto', %s: %s", prior.name, error)
+    beside = {prior.name: prior.alone() for prior in found if "offset" in tried[prior.name]}
     scores: dict[str, dict[str, float]] = {name: {} for name in tried}
     for use in ("none", "draws", "offset") if found else ():
         mine = {name: feed for name, uses in tried.items() if (feed := uses.get(use)) is not None}
@@ -249,13 +271,23 @@ def _chosen(estimator: "EFA", plan: Plan, options: Training, found: list[Prior],
         for name in only:
             best = [r["best"] for r in fitting.history if r["term"] == name and r["best"] is not None]
             scores[name][use] = max(best, default=-math.inf)
+            if use == "none" and name in beside:
+                scores[name]["member"] = _together(fitting.model[name], beside[name], plan.held)
     chosen = {name: max(mine, key=lambda use: mine[use]) for name, mine in scores.items()}
     for prior in found:
         told = ", ".join(f"{use} {score:.4f}" for use, score in scores[prior.name].items())
         use = chosen[prior.name]
         words = "none" if use == "none" else prior.words(use)
         _note(plan, f"Prior of {prior.name!r}: {words}; log-likelihood per held-out target: {told}.")
-    return {name: feed for name, use in chosen.items() if (feed := tried[name][use]) is not None}
+    plan.beside.update({name: beside[name] for name, use in chosen.items() if use == "member"})
+    return {name: feed for name, use in chosen.items() if (feed := tried[name].get(use)) is not None}
+
+
+def _together(term: Conditionals, beside: Alone, held: Groups | None) -> float:
+    """The mean log-probability of held-out targets in the mixture of a network and a simple model."""
+    assert held is not None
+    found = mixture.mean_log_prob((term.eval(), beside), held, TOKENS)
+    return -math.inf if found is None else found
 
 
 def _for_terms(estimator: "EFA", plan: Plan) -> dict[str, Any]:

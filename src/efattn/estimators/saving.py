@@ -7,7 +7,7 @@ Reading builds the network without memory of its own and takes the file's tensor
 so that what a file claims about itself cannot cost more than the file is large.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from efattn.errors import DataError, EfattnError, ModelFileError
 from efattn.estimators.plan import whole
 from efattn.families import Family, MultivariateGaussian, Product
 from efattn.models import Model, Offset, Term
+from efattn.models.offset import Alone
 from efattn.training import Training
 
 if TYPE_CHECKING:
@@ -47,6 +48,9 @@ def save(estimator: "GroupEstimator", path: str | Path) -> None:
     offsets = _offsets(estimator.model_)  # which the members share
     if offsets:
         about["prior"] = {name: offset.origin for name, (_, offset) in offsets.items()}
+    for name, alone in estimator.beside_.items():
+        offsets[name] = (estimator.model_.terms.index(name), alone.offset)
+        about.setdefault("beside", {})[name] = {"share": alone.share, "origin": alone.offset.origin}
     tensors = {
         f"{_prefix(k)}{name}": x for k, model in enumerate(estimator.members_) for name, x in model.state_dict().items()
     }
@@ -91,7 +95,15 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
         raise DataError("it has other members than it says")
     models = tuple(_member(estimator, _within(tensors, _prefix(k))) for k in range(number))
     for name, origin in about.get("prior", {}).items():
-        _add_offset(models, estimator, name, origin, tensors)
+        offset = _offset(models[0], estimator, name, origin, tensors)
+        for model in models:
+            _term(model, name).add(offset)
+    for name, told in about.get("beside", {}).items():
+        offset, share = _offset(models[0], estimator, name, told["origin"], tensors), told["share"]
+        if isinstance(share, bool) or not isinstance(share, int | float) or not 0 <= share <= 1:
+            raise DataError("the share of its prior is none")
+        term = _term(models[0], name)
+        estimator.beside_[name] = Alone(offset, term.context, term.support, share).eval()
     estimator.members_ = models
     return estimator
 
@@ -114,19 +126,22 @@ def _fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     module.load_state_dict(tensors, assign=True)
 
 
-def _add_offset(models: Sequence[Model], estimator: Any, name: str, origin: Any, tensors: Mapping[str, Tensor]) -> None:
-    """The simple model inside a term of every member."""
+def _offset(model: Model, estimator: Any, name: str, origin: Any, tensors: Mapping[str, Tensor]) -> Offset:
+    """The simple model of a term."""
     from efattn.estimators import prior
 
-    term = models[0][name]
+    term = _term(model, name)
     with torch.device("meta"), _Uninitialised():
         offset = prior.rebuilt(origin, estimator._empty_plan(), term.family, term.of_items)
-    _fill(offset, _within(tensors, f"prior.{models[0].terms.index(name)}."))
-    for model in models:
-        mine = model[name]
-        if not isinstance(mine, Term):
-            raise DataError(f"its term {name!r} takes no prior")
-        mine.add(offset.eval().requires_grad_(False))
+    _fill(offset, _within(tensors, f"prior.{model.terms.index(name)}."))
+    return offset.eval().requires_grad_(False)
+
+
+def _term(model: Model, name: str) -> Term:
+    found = model[name]
+    if not isinstance(found, Term):
+        raise DataError(f"its term {name!r} takes no prior")
+    return found
 
 
 def _offsets(model: Model) -> dict[str, tuple[int, Offset]]:

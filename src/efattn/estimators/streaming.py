@@ -18,7 +18,7 @@ Tell = Callable[[str], object]
 def scores(model: GroupEstimator, pieces: Iterable[Table], tell: Tell, member: int | None = None) -> dict[str, Any]:
     """As GroupEstimator.scores. tell: called with each note about the rows."""
     observations, scored, unknown, notes = 0, 0, 0, _Notes(tell)
-    models = model._asked(member)
+    members = model._of_terms(member)
     sums = dict.fromkeys(model.model_.terms, 0.0)
     counts = dict.fromkeys(model.model_.terms, 0)
     for piece, first in _numbered(pieces):
@@ -26,7 +26,7 @@ def scores(model: GroupEstimator, pieces: Iterable[Table], tell: Tell, member: i
             groups = model.schema_.encode(piece, need=("value",) if "value" in model.terms_ else ())
             model._check_fits(groups)
         notes.hear(groups)
-        found = rows.log_likelihoods(models, model.schema_, groups, len(piece))
+        found = rows.log_likelihoods(members, model.schema_, groups, len(piece))
         any_ = np.zeros(len(piece), bool)
         for name, x in found.items():
             here = ~np.isnan(x)

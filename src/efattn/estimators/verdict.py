@@ -50,7 +50,7 @@ def verdict(estimator: GroupEstimator, plan: Plan) -> dict[str, dict[str, float 
         marginal = Marginal(term.family, term.context, term.support)
         marginal.start(flat(plan.train))
         latent = None if isinstance(estimator, LatentFactor) else _latent(estimator, plan, term.of_items, options)
-        mine = [model[name] for model in estimator.members_]
+        mine = list(estimator._of_terms()[name])
         scored: dict[str, list[Conditionals]] = {"model": mine, "marginal": [marginal]}
         scored["latent"] = [] if latent is None else [latent]
         extra = _units(term, plan, held)

@@ -88,6 +88,8 @@ def summary(estimator: "GroupEstimator") -> str:
         extra = ", an item already in the group ruled out" if term.support == "distinct" and term.of_items else ""
         count = sum(p.numel() for p in term.parameters())
         lines.append(f"Term {name!r}: {what}{extra}; {count:,} parameters{' each' if several > 1 else ''}.")
+        if name in estimator.beside_:
+            lines.append(f"  Beside it a simple model, which has {estimator.beside_[name].share:.0%} of the mixture.")
         for member in range(several):
             mine = [r for r in estimator.history_ if r["term"] == name and r.get("member", 0) == member]
             mine = mine[max((i for i, record in enumerate(mine) if record["epoch"] == 1), default=0) :]  # the last fit

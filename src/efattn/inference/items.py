@@ -16,7 +16,7 @@ from torch import Tensor
 
 from efattn.data import Batch, Groups
 from efattn.errors import DataError
-from efattn.inference.mixture import average
+from efattn.inference.mixture import average, shares
 from efattn.inference.rows import batch_size, batches, put
 from efattn.models import Conditionals, LatentItems, LatentValues, Model, Term
 from efattn.network import ItemVectors, Tied
@@ -33,7 +33,7 @@ def next_items(terms: Sequence[Conditionals], groups: Groups, k: int) -> tuple[n
         if not last.any():
             continue
         batch = groups.batch(chosen[last], terms[0].context)
-        p = average(term.family.mean(_one_more(term, batch)) for term in terms)
+        p = average((term.family.mean(_one_more(term, batch)) for term in terms), shares(terms))
         best = p.nan_to_num(0.0).topk(min(k, p.shape[-1]), -1)  # NaN: every item is there already
         found.append((of[last], best.indices.numpy(), best.values.numpy()))
     group, item, probability = (np.concatenate(parts) for parts in zip(*found, strict=True))
@@ -45,7 +45,7 @@ def next_items(terms: Sequence[Conditionals], groups: Groups, k: int) -> tuple[n
 def first_items(terms: Sequence[Conditionals], k: int) -> tuple[np.ndarray, np.ndarray]:
     """item (k,), probability (k,): of a history that is empty."""
     batch = Batch.of([{"item": [terms[0].family.size], "lag": [0]}])
-    p = average(term.family.mean(term.outputs(batch))[0, 0] for term in terms)
+    p = average((term.family.mean(term.outputs(batch))[0, 0] for term in terms), shares(terms))
     best = p.topk(min(k, len(p)))
     return best.indices.numpy(), best.values.numpy()
 
@@ -57,7 +57,7 @@ def modes(terms: Sequence[Conditionals], groups: Groups, rows: int) -> tuple[np.
     if terms[0].support == "distinct":
         groups.check_distinct()
     for batch in batches(groups, terms[0]):
-        best = average(term.family.mean(term.outputs(batch)) for term in terms).max(-1)
+        best = average((term.family.mean(term.outputs(batch)) for term in terms), shares(terms)).max(-1)
         put(item, batch, best.indices)
         put(probability, batch, best.values)
     return item, probability

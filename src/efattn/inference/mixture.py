@@ -1,8 +1,8 @@
-"""What several members say together: each is as probable as the others.
+"""What several members say together: each is as probable as the others, but for one that has a share of its own.
 
-    p(y) = sum_k p_k(y) / K          E[y] = mean of m_k          Var[y] = mean of v_k + mean of (m_k - E[y])^2
+    p(y) = sum_k s_k p_k(y)          E[y] = sum_k s_k m_k          Var[y] = sum_k s_k (v_k + (m_k - E[y])^2)
 
-The members' f (K of them, each (..., size)) come in, numbers of the mixture go out; of one member, exactly its own.
+The members' f (each (..., size)) come in, numbers of the mixture go out; of one member, exactly its own.
 """
 
 import math
@@ -19,10 +19,19 @@ from efattn.models.scoring import Scores
 TURNS, CLOSE = 300, 2.0**-40  # at most so many, until ends are so close, relative to their size
 
 
+def shares(terms: Sequence[Conditionals]) -> list[float]:
+    """Of each member: its own, or an equal part of what is left."""
+    rest = sum(term.share is None for term in terms)
+    left = 1 - sum(term.share or 0.0 for term in terms)
+    found = [left / rest if term.share is None else term.share for term in terms]
+    return [share / sum(found) for share in found]
+
+
 def log_prob(terms: Sequence[Conditionals], batch: Batch) -> Scores:
     """Of each target, in double precision: a mixture of what is scored together, so of all its columns at once."""
     found = [term.log_prob(batch) for term in terms]
-    values = torch.stack([scores.values.double() for scores in found]).logsumexp(0) - math.log(len(found))
+    logs = [math.log(share) if share else -math.inf for share in shares(terms)]
+    values = torch.stack([x.values.double() + log for x, log in zip(found, logs, strict=True)]).logsumexp(0)
     return found[0]._replace(values=torch.where(found[0].scored, values, 0.0))
 
 
@@ -37,29 +46,29 @@ def mean_log_prob(terms: Sequence[Conditionals], data: Groups, tokens: int) -> f
     return total / weight if weight else None
 
 
-def average(members: Iterable[Tensor]) -> Tensor:
+def average(members: Iterable[Tensor], parts: Sequence[float]) -> Tensor:
     """Of probabilities or means; one at a time in memory."""
-    total, number = torch.zeros((), dtype=torch.float64), 0
-    for x in members:
-        total, number = total + x.double(), number + 1
-    return total / number
+    total = torch.zeros((), dtype=torch.float64)
+    for x, part in zip(members, parts, strict=True):
+        total = total + x.double() * part
+    return total
 
 
-def mean(family: Product, members: Sequence[Tensor]) -> Tensor:
-    return average(family.mean(f) for f in members)
+def mean(family: Product, members: Sequence[Tensor], parts: Sequence[float]) -> Tensor:
+    return average((family.mean(f) for f in members), parts)
 
 
-def variance(family: Product, members: Sequence[Tensor]) -> Tensor:
+def variance(family: Product, members: Sequence[Tensor], parts: Sequence[float]) -> Tensor:
     """Within the members and between them."""
-    middle = mean(family, members)
-    return average(family.variance(f) + (family.mean(f) - middle) ** 2 for f in members)
+    middle = mean(family, members, parts)
+    return average((family.variance(f) + (family.mean(f) - middle) ** 2 for f in members), parts)
 
 
-def cdf(family: Product, members: Sequence[Tensor], y: Tensor) -> Tensor:
-    return average(family.cdf(f, y) for f in members)
+def cdf(family: Product, members: Sequence[Tensor], parts: Sequence[float], y: Tensor) -> Tensor:
+    return average((family.cdf(f, y) for f in members), parts)
 
 
-def quantile(family: Product, members: Sequence[Tensor], p: float) -> Tensor:
+def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[float], p: float) -> Tensor:
     """The smallest y with cdf >= p, of each column on its own: exact of whole numbers, to rounding of others. It lies
     between the members' own quantiles; from there on, cdf(low) < p <= cdf(high)."""
     own = torch.stack([family.quantile(f, p) for f in members])
@@ -67,7 +76,7 @@ def quantile(family: Product, members: Sequence[Tensor], p: float) -> Tensor:
     if len(members) == 1:
         return high
     step = torch.tensor([float(part.discrete) for part in family.parts for _ in range(part.columns)])
-    below, above = cdf(family, members, low) - p, cdf(family, members, high) - p
+    below, above = cdf(family, members, parts, low) - p, cdf(family, members, parts, high) - p
     last = torch.zeros_like(low)
     for turn in range(TURNS):
         close = torch.where(step > 0, 0.0, CLOSE * torch.maximum(low.abs(), high.abs()))
@@ -76,7 +85,7 @@ def quantile(family: Product, members: Sequence[Tensor], p: float) -> Tensor:
             break
         y = (low + high) / 2 if turn % 3 == 2 else _crossing(low, high, below, above, close)
         y = torch.where(step > 0, ((low + high) / 2).floor(), y)
-        excess = cdf(family, members, y) - p
+        excess = cdf(family, members, parts, y) - p
         side = torch.where(excess >= 0, 1.0, -1.0)
         low, high = torch.where(apart & (side < 0), y + step, low), torch.where(apart & (side > 0), y, high)
         kept = torch.where(side == last, 0.5, 1.0)  # an end that stays is drawn in

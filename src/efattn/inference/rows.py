@@ -5,7 +5,7 @@
 Each row is predicted from its context, never from itself. Of several members of an ensemble it is their mixture.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups, Schema
 from efattn.families import Ordinal, Product
 from efattn.inference import mixture
-from efattn.models import Conditionals, Model
+from efattn.models import Conditionals
 
 TOKENS = 16_384
 
@@ -29,13 +29,14 @@ def batch_size(term: Conditionals) -> int:
 
 
 @torch.no_grad()
-def log_likelihoods(models: Sequence[Model], schema: Schema, groups: Groups, rows: int) -> dict[str, np.ndarray]:
+def log_likelihoods(
+    members: Mapping[str, Sequence[Conditionals]], schema: Schema, groups: Groups, rows: int
+) -> dict[str, np.ndarray]:
     """For each term (row,), NaN where a row is not scored. groups: in the table's units; rows: of the table."""
     observed = None if groups.every.value is None else ~np.isnan(groups.every.value)
     inside = schema.standardise(groups)
     found = {}
-    for name in models[0].terms:
-        terms = [model[name] for model in models]
+    for name, terms in members.items():
         term, out = terms[0], np.full(rows, np.nan)
         for batch in batches(inside, term):
             scores = mixture.log_prob(terms, batch)
@@ -64,22 +65,22 @@ def predictions(
     _mode and the probability of each level."""
     family = terms[0].family
     assert isinstance(family, Product)
-    names = schema.roles.of("value")
+    names, parts = schema.roles.of("value"), mixture.shares(terms)
     columns = {f"{name}_{what}": np.full(rows, np.nan) for name in names for what in ("mean", "sd")}
     if interval is not None:
         columns |= {f"{name}_{what}": np.full(rows, np.nan) for name in names for what in ("lower", "upper")}
     for batch in batches(schema.standardise(groups), terms[0]):
         members = [term.outputs(batch).double() for term in terms]
         item = None if batch.item is None else batch.item[:, : batch.length].numpy()
-        found = {"mean": mixture.mean(family, members), "sd": mixture.variance(family, members).sqrt()}
+        found = {"mean": mixture.mean(family, members, parts), "sd": mixture.variance(family, members, parts).sqrt()}
         if interval is not None:
-            found["lower"] = mixture.quantile(family, members, (1 - interval) / 2)
-            found["upper"] = mixture.quantile(family, members, (1 + interval) / 2)
+            found["lower"] = mixture.quantile(family, members, parts, (1 - interval) / 2)
+            found["upper"] = mixture.quantile(family, members, parts, (1 + interval) / 2)
         for what, values in found.items():
             plain = _in_units(schema, values.numpy(), item, spread=what == "sd")
             for c, name in enumerate(names):
                 put(columns[f"{name}_{what}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
-        _put_levels(columns, batch, members, family, names, rows)
+        _put_levels(columns, batch, members, parts, family, names, rows)
     return columns
 
 
@@ -87,6 +88,7 @@ def _put_levels(
     columns: dict[str, np.ndarray],
     batch: Batch,
     members: Sequence[Tensor],
+    parts: Sequence[float],
     family: Product,
     names: tuple[str, ...],
     rows: int,
@@ -94,7 +96,7 @@ def _put_levels(
     for part, outputs, where in family.slices():
         if isinstance(part, Ordinal):
             name = names[where.start]
-            p = mixture.average(part.probabilities(f[..., outputs]) for f in members)
+            p = mixture.average((part.probabilities(f[..., outputs]) for f in members), parts)
             levels = range(part.low, part.low + part.levels)
             columns.setdefault(f"{name}_mode", np.full(rows, np.nan))
             put(columns[f"{name}_mode"], batch, p.argmax(-1).double() + part.low)

@@ -15,7 +15,8 @@ from efattn.data.batch import Batch
 from efattn.errors import DataError
 from efattn.families import Bernoulli, Categorical, Family, Gaussian, Ordinal, Poisson, Product
 from efattn.families.stable import bounded, unbounded
-from efattn.models.scoring import Conditionals, at
+from efattn.models.scoring import Conditionals, Support, at
+from efattn.network import Context
 
 BOUND = 30.0  # of the Gaussian's log precision
 REACH, POINTS = 15.0, 1201  # locations of ordered levels, and how many are tabled
@@ -96,12 +97,32 @@ class Offset(nn.Module):
         return torch.cat([found[..., None], found.new_zeros(*found.shape, len(start) - 1)], -1)
 
 
+@final
+class Alone(Conditionals):
+    """The simple model by itself, as a member of a mixture with the networks."""
+
+    def __init__(self, offset: Offset, context: Context, support: Support, share: float) -> None:
+        super().__init__(offset.family, context, support)
+        self.offset, self.share = offset, share
+
+    def like(self, family: Family) -> "Alone":
+        """The same for a family of more items."""
+        assert self.share is not None
+        return Alone(Offset.like(self.offset, family), self.context, self.support, self.share).eval()
+
+    def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
+        return self.offset(batch, slots) + self.offset.get_buffer("start").to(slots.device)
+
+    def start(self, batch: Batch) -> None:
+        """It is fitted."""
+
+
 def check_offset(family: Family) -> None:
     """A DataError where it is not known what to add to."""
     parts = family.parts if isinstance(family, Product) else (family,)
     known = (Gaussian, Poisson, Bernoulli, Ordinal, Categorical)
     if len(parts) > 1 or not isinstance(parts[0], known):
         raise DataError(
-            "prior_use='offset' is for items and for one value column of 'gaussian', 'poisson', 'bernoulli' or "
-            f"'ordinal' values, not for {', '.join(map(repr, parts))}. Use prior_use='draws'."
+            "prior_use='offset' and 'member' are for items and for one value column of 'gaussian', 'poisson', "
+            f"'bernoulli' or 'ordinal' values, not for {', '.join(map(repr, parts))}. Use prior_use='draws'."
         )

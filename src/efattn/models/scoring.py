@@ -35,8 +35,10 @@ class Conditionals(nn.Module, ABC):
     """Conditionals of items (family Categorical) or of values (any other; several columns are a Product).
 
     context: "past" or "others". support="distinct": the items of a group never repeat, and an item among the others
-    of its group has probability zero.
+    of its group has probability zero. share: of a mixture that it is a member of; None for its part of what is left.
     """
+
+    share: float | None = None
 
     def __init__(self, family: Family, context: Context, support: Support = "all") -> None:
         super().__init__()
