@@ -193,7 +193,7 @@ def test_rows_that_are_context_only_are_not_scored(tiny, tmp_path, monkeypatch):
 # ---- who is ahead
 
 
-def record(model, seed, values, rows, **more):
+def record(model, seed, values, rows, names=None, **more):
     value = float(np.average(values, weights=rows))
     found = {"experiment": "tiny", "setting": "only, one", "model": model, "seed": seed, "value": value}
     found |= {
@@ -202,7 +202,8 @@ def record(model, seed, values, rows, **more):
         "log_likelihood": -value,
         "rows": sum(rows),
     }
-    return {**found, "groups": {"rows": rows, "value": values, "log_likelihood": [-x for x in values]}, **more}
+    groups = {"names": names or [str(g) for g in range(len(rows))], "rows": rows, "value": values}
+    return {**found, "groups": {**groups, "log_likelihood": [-x for x in values]}, **more}
 
 
 def test_the_paired_difference_is_that_of_a_hand_computation():
@@ -223,13 +224,15 @@ def test_equal_weights_give_the_usual_standard_error():
     assert found["error"] == pytest.approx(np.std(values, ddof=1) / 2)
 
 
-def test_where_splits_move_seeds_are_paired_and_groups_pooled():
+def test_where_splits_move_seeds_are_paired_and_a_group_counts_once():
     moving = replace(TINY, moving=True)
-    efa = [record("EFA", 0, [1.0, 2.0], [1, 1]), record("EFA", 1, [5.0], [2]), record("EFA", 2, [9.0], [1])]
-    peer = [record("item mean", 0, [2.0, 2.0], [1, 1]), record("item mean", 1, [3.0], [2])]
+    efa = [record("EFA", 0, [1.0, 2.0], [1, 1], ["a", "b"]), record("EFA", 1, [5.0], [2], ["b"])]
+    efa.append(record("EFA", 2, [9.0], [1], ["c"]))
+    peer = [record("item mean", 0, [2.0, 2.0], [1, 1], ["a", "b"]), record("item mean", 1, [3.0], [2], ["b"])]
     found = summary.paired(moving, efa, peer)
-    assert found["groups"] == 3
+    assert found["groups"] == 2  # a: -1 in one row; b: (0 + 2 * 2) / 3 in three
     assert found["difference"] == pytest.approx((-1 + 0 + 2 * 2) / 4)
+    assert found["error"] == pytest.approx(np.sqrt(((1.75 / 4) ** 2 + (3 / 4 * (4 / 3 - 0.75)) ** 2) * 2))
 
 
 def test_runs_on_other_rows_are_not_compared():

@@ -35,7 +35,8 @@ def made_up(setting: Setting, entry, seed: int):
     groups = (value + 0.1 * draw.normal(size=8)).tolist()
     found = {"experiment": setting.experiment, "setting": setting.name, "model": entry.model, "preset": entry.preset}
     found |= {"seed": seed, "metric": setting.metric.name, "value": float(np.mean(groups)), "log_likelihood": -1.5}
-    found |= {"rows": 16, "groups": {"rows": [2] * 8, "value": groups, "log_likelihood": groups}, "seconds": 2.0}
+    by_group = {"names": list("abcdefgh"), "rows": [2] * 8, "value": groups, "log_likelihood": groups}
+    found |= {"rows": 16, "groups": by_group, "seconds": 2.0}
     found |= {"versions": {"efattn": "0", "torch": EVIL}, "device": EVIL, "epochs": 1, "parameters": {}}
     if setting.experiment == "ratings":
         found["mean_by_rating"] = [1.9, 2.0, 2.2]

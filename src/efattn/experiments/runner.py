@@ -144,8 +144,13 @@ def run_one(run: Run, folder: Path, *, bar: bool | None = None) -> Record:
             record |= look(estimator, parts)
     path.parent.mkdir(parents=True, exist_ok=True)
     with storage.beside(path) as part:
-        part.write_text(json.dumps(record, indent=1) + "\n")
+        part.write_text(lines(record))
     return record
+
+
+def lines(record: Record) -> str:
+    """As JSON, one line per key."""
+    return "{\n" + ",\n".join(f" {json.dumps(key)}: {json.dumps(x)}" for key, x in record.items()) + "\n}\n"
 
 
 def tested(setting: Setting, estimator: Any, parts: Split) -> Record:
@@ -164,6 +169,7 @@ def tested(setting: Setting, estimator: Any, parts: Split) -> Record:
     found: Record = {"metric": setting.metric.name, "value": float(table["loss"].mean())}  # type: ignore[arg-type]
     found |= {"log_likelihood": float(table["likely"].mean()), "rows": len(table)}  # type: ignore[arg-type]
     found["groups"] = {
+        "names": [str(name) for name in groups["group"]],
         "rows": groups["rows"].to_list(),
         "value": [float(f"{x:.{DIGITS}g}") for x in groups["loss"]],
         "log_likelihood": [float(f"{x:.{DIGITS}g}") for x in groups["likely"]],

@@ -1,7 +1,7 @@
 """What the runs say together: a record per experiment, setting, model and preset, and who is ahead of whom.
 
 paired difference   d_g = mean over seeds of (loss of EFA - loss of the peer) in test group g, rows as weights
-                    mean and standard error over groups; where test groups move with the seed, over all of them
+                    mean and standard error over groups; a group that several splits test counts once
 """
 
 import json
@@ -72,12 +72,12 @@ def paired(setting: Setting, runs: Sequence[Record], peers: Sequence[Record], ke
     pairs = _pairs(setting, runs, peers)
     if not pairs:
         return {"difference": None, "error": None, "groups": 0}
-    rows = [np.array(run["groups"]["rows"], float) for run, _ in pairs]
-    gaps = [np.array(run["groups"][key]) - np.array(peer["groups"][key]) for run, peer in pairs]
-    if setting.moving:
-        weight, gap = np.concatenate(rows), np.concatenate(gaps)
-    else:
-        weight, gap = rows[0], np.mean(gaps, 0)
+    names = np.concatenate([run["groups"]["names"] for run, _ in pairs])
+    rows = np.concatenate([np.array(run["groups"]["rows"], float) for run, _ in pairs])
+    gaps = np.concatenate([np.array(run["groups"][key]) - np.array(peer["groups"][key]) for run, peer in pairs])
+    which = np.unique(names, return_inverse=True)[1]
+    weight = np.bincount(which, rows)
+    gap = np.bincount(which, rows * gaps) / weight
     mean = float(np.average(gap, weights=weight))
     share = weight / weight.sum()
     error = float(np.sqrt(np.sum((share * (gap - mean)) ** 2) * len(gap) / max(len(gap) - 1, 1)))
@@ -92,7 +92,7 @@ def _pairs(setting: Setting, runs: Sequence[Record], peers: Sequence[Record]) ->
         pairs = [(run, by_seed[run["seed"]]) for run in runs if run["seed"] in by_seed]
     else:
         pairs = [(run, by_seed.get(run["seed"], peers[0])) for run in runs if peers]
-    return [(run, peer) for run, peer in pairs if run["groups"]["rows"] == peer["groups"]["rows"]]
+    return [(run, peer) for run, peer in pairs if run["groups"]["names"] == peer["groups"]["names"]]
 
 
 def write(folder: Path, records: Sequence[Record]) -> list[Record]:
