@@ -7,13 +7,15 @@ import polars as pl
 
 from efattn import baselines, datasets, families
 from efattn.experiments.presets import notes
-from efattn.experiments.presets.shared import adam, latent, papers, peer, untuned
+from efattn.experiments.presets.shared import adam, best, latent, papers, peer, untuned
 from efattn.experiments.settings import MSE, Entry, Setting, Split
 
 PLACES = {"item": ["city", "state"], "attributes": ["latitude", "longitude"], "value": "temperature"}
 ROLES: dict[str, Any] = {"group": "date", **PLACES}
 LAGGED = {**ROLES, "time": "date", "target": "october"}
 NEIGHBOURS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 30, 35, 40)
+QUESTION: dict[str, Any] = {"family": "gaussian", "context": "others", "terms": "value"}
+BEST: dict[str, Any] = {"ensemble": 3, "prior": "gaussian", "prior_use": "member"}
 LAYERS = {1: 17.135, 2: 11.522, 4: 11.224}
 DAYS = {1: 9.248, 2: 10.420}
 FULL = adam(2000, None, rate=1e-3, tokens=1_000_000)
@@ -56,15 +58,15 @@ def _no_lag() -> Setting:
         places += [latent(f"latent factors, k={k}", number, FULL, **known, neighbours=k)]
         places += [latent(f"latent factors, k={k}, intercept", None, FULL, **known, neighbours=k, intercept=True)]
     efa = [papers(f"EFA, layers={n}", number, FULL, **known, layers=n) for n, number in LAYERS.items()]
-    entries = (*_peers(0), *places, *efa, untuned(family="gaussian", context="others", terms="value"))
+    entries = (*_peers(0), *places, *efa, untuned(**QUESTION), best(**QUESTION, **BEST))
     return Setting("cities", "no lag", split, ROLES, MSE, entries, aim=7.9, look=by_city, notes=notes.CITIES)
 
 
 def _lag(lags: int) -> Setting:
     known: dict[str, Any] = {"family": families.Gaussian(variance=1.0), "context": "others", "terms": "value"}
     efa = papers("EFA, layers=4", DAYS[lags], BATCHES[lags], **known, layers=4, lags=lags)
-    defaults = untuned(family="gaussian", context="others", terms="value", lags=lags)
-    entries = (*_peers(lags), efa, defaults)
+    question = {**QUESTION, "lags": lags}
+    entries = (*_peers(lags), efa, untuned(**question), best(**question, **BEST))
     name = "one day of lag" if lags == 1 else "two days of lag"
     told: dict[str, Any] = {"aim": 6.8 if lags == 1 else None, "look": by_city, "notes": notes.LAGS}
     return Setting("cities", name, partial(split, lags=lags), LAGGED, MSE, entries, **told)

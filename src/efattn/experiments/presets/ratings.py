@@ -6,7 +6,7 @@ import numpy as np
 
 from efattn import datasets, families
 from efattn.experiments.presets import notes
-from efattn.experiments.presets.shared import Context, adam, latent, papers, untuned, value_peers
+from efattn.experiments.presets.shared import Context, adam, best, latent, papers, untuned, value_peers
 from efattn.experiments.settings import V1, V2, Setting, Split, random_users
 
 ROLES: dict[str, Any] = {"group": "user", "item": "movie", "value": "rating", "order": "timestamp"}
@@ -48,6 +48,7 @@ def _setting(version: str, context: Context) -> Setting:
         latent("latent factors, intercept", None, TRAINING, **question, intercept=True),
         papers("EFA", efa, TRAINING, **question, per_value=True),
         untuned(**question),
+        best(**question, dropout=0.3, ensemble=3, prior="gaussian", prior_use=("draws", "member")),
     )
     metric, aim = V1 if version == "v1" else V2, AIM[version, context]
     known: dict[str, Any] = {"moving": True, "aim": aim, "look": means_by_rating, "notes": notes.RATINGS}

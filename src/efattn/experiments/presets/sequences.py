@@ -4,13 +4,17 @@ from typing import Any
 
 from efattn import datasets
 from efattn.experiments.presets import notes
-from efattn.experiments.presets.shared import Context, adam, item_entries, papers
+from efattn.experiments.presets.shared import Context, adam, best, item_entries, papers
 from efattn.experiments.settings import CROSS_ENTROPY, Setting, Split, random_users
 
 ROLES: dict[str, Any] = {"group": "user", "item": "movie", "order": "timestamp"}
 PAPER = {"past": (3.534, 3.444), "others": (3.566, 3.483)}
 AIM = {"past": 3.09, "others": 2.65}
 TRAINING = adam(2000, 10)
+BEST: dict[str, dict[str, Any]] = {
+    "past": {"dropout": 0.4, "context_dropout": 0.2},
+    "others": {"dropout": 0.3, "context_dropout": 0.2},
+}
 
 
 def split(seed: int) -> Split:
@@ -21,6 +25,7 @@ def _setting(context: Context) -> Setting:
     entries = (
         *item_entries(context, PAPER[context], TRAINING),
         papers("EFA, distinct", None, TRAINING, context=context, terms="item", support="distinct"),
+        best(context=context, terms="item", **BEST[context], ensemble=5),
     )
     known: dict[str, Any] = {"moving": True, "aim": AIM[context], "notes": notes.SEQUENCES}
     return Setting("sequences", context, split, ROLES, CROSS_ENTROPY, entries, **known)

@@ -8,12 +8,14 @@ from sklearn.base import BaseEstimator
 
 from efattn import datasets, families
 from efattn.experiments.presets import notes
-from efattn.experiments.presets.shared import Context, adam, latent, papers, untuned, value_peers
+from efattn.experiments.presets.shared import Context, adam, best, latent, papers, untuned, value_peers
 from efattn.experiments.settings import MSE, Entry, Setting, Split, quarter_held
+from efattn.training import Training
 
 ROLES: dict[str, Any] = {"group": "user", "item": "movie", "value": "rating", "order": "position"}
 PAPER = {"past": (4.519, 1.033), "others": (2.636, 1.038)}
 TRAINING = adam(1000, 10)
+QUICK = Training(epochs=12, tokens=640, rate=0.01, decay="cosine", patience=None)
 
 
 def split(seed: int) -> Split:
@@ -52,6 +54,7 @@ def _setting(context: Context) -> Setting:
         latent("latent factors, intercept", None, TRAINING, **known, intercept=True),
         papers("EFA", efa, TRAINING, **known),
         untuned(family="gaussian", context=context, terms="value"),
+        best(family="gaussian", context=context, terms="value", dropout=0.0, ensemble=3, training=QUICK),
     )
     return Setting("synthetic", context, split, ROLES, MSE, entries, aim=1.028, notes=notes.SYNTHETIC)
 
