@@ -19,7 +19,7 @@ from efattn import EFA, DataError, ModelFileError, Training, baselines, families
 from efattn.data import Roles, Schema
 from efattn.estimators import prior as priors
 from efattn.models import Model
-from efattn.priors import AdditiveItems, draw_items, gaussian
+from efattn.priors import AdditiveItems, draw_items
 from efattn.training import Step
 from efattn.training import checkpoint as checkpoints
 
@@ -398,24 +398,56 @@ def test_a_fitted_prior_is_taken_as_it_is_whatever_its_units(use):
 # ---- what is chosen, and what cannot be
 
 
-def test_auto_looks_at_each_term_and_says_what_it_chose():
-    model = efa(prior="auto", training=CALM).fit(RATINGS, **ITEMS, value="real")
-    for term in ("item", "real"):
-        (note,) = [note for note in model.notes_ if note.startswith(f"Prior of '{term}'")]
-        assert all(f"{use} -" in note for use in ("none", "draws", "offset"))
-        assert note in model.summary()
-    gamma = efa(prior="auto", training=CALM, terms="value", family="gamma").fit(RATINGS, **ITEMS, value="size")
-    (note,) = [note for note in gamma.notes_ if note.startswith("Prior of")]
-    assert "draws -" in note
-    assert "offset" not in note
+def note_of(model):
+    return next((note for note in model.notes_ if note.startswith("A Gaussian beside the network")), "")
 
 
-def test_auto_without_a_prior_that_fits_says_so(monkeypatch):
-    model = efa(prior="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value=["real", "size"])
-    assert any(note.startswith("No prior of the value term") for note in model.notes_)
-    monkeypatch.setattr(gaussian, "MOST", 4)
+def test_auto_gives_a_simple_model_the_share_that_held_out_groups_like_best():
+    parts = RATINGS.filter(pl.col("user") != "u1"), RATINGS.filter(pl.col("user").is_in(["u1", "u2", "u3"]))
+    model = efa(prior="auto", training=CALM, terms="value").fit(parts[0], **ITEMS, value="real", validation=parts[1])
+    assert "gets" in note_of(model)
+    assert note_of(model) in model.summary()
+    alone, simple = model.score(parts[1], member=0), model.beside_["real"]
+    chosen = simple.share
+    scores = {}
+    for share in (0.1, 0.3, 0.5, 0.7, 0.9, chosen):
+        simple.share = share
+        scores[share] = model.score(parts[1])
+    assert max(scores, key=scores.get) == chosen
+    assert scores[chosen] > alone
+
+
+def test_auto_leaves_a_network_alone_that_needs_no_help(monkeypatch):
+    def same(terms, data, tokens):
+        return torch.full((9,), -1.0 if hasattr(terms[0], "stack") else -50.0).double(), torch.ones(9).double()
+
+    monkeypatch.setattr(priors.mixture, "log_probs", same)
     model = efa(prior="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
-    assert any("too large" in note for note in model.notes_)
+    assert "does not help" in note_of(model)
+    assert model.beside_ == {}
+
+
+ALONE = {
+    "several columns": {"value": ["real", "size"]},
+    "a family without": {"value": "size", "family": "gamma"},
+    "nothing held out": {"value": "real", "validation": None},
+    "items only": {"terms": "item"},
+    "exposure": {"value": "count", "family": "poisson", "exposure": "hours"},
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_auto_is_only_an_offer(case):
+    roles = {**ITEMS, **ALONE[case]}
+    options = {name: roles.pop(name) for name in ("family", "terms") if name in roles}
+    model = efa(**{"prior": "auto", "training": CALM, "terms": "value", **options}).fit(RATINGS, **roles)
+    assert model.beside_ == {}
+    assert note_of(model) == ""
+
+
+def test_auto_stays_away_from_what_takes_long(monkeypatch):
+    monkeypatch.setattr(priors, "CELLS", 4)
+    assert efa(prior="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real").beside_ == {}
 
 
 def test_a_named_prior_goes_to_the_term_it_fits_and_the_summary_says_so():
@@ -428,8 +460,8 @@ def test_a_named_prior_goes_to_the_term_it_fits_and_the_summary_says_so():
 OTHER = ratings(users=24, movies=9)
 FITTED = baselines.GaussianConditional().fit(OTHER, **ITEMS, value="real")
 MISTAKES = {
-    "no such prior": ({"prior": "bayes"}, {}, "prior is 'gaussian'"),
-    "a class": ({"prior": baselines.ShrunkMean}, {}, "prior is 'gaussian'"),
+    "no such prior": ({"prior": "bayes"}, {}, "prior is 'auto'"),
+    "a class": ({"prior": baselines.ShrunkMean}, {}, "prior is 'auto'"),
     "weight": ({"prior": "gaussian", "prior_weight": 1.5}, {}, "prior_weight is a share"),
     "weight in words": ({"prior": "gaussian", "prior_weight": "half"}, {}, "prior_weight is a share"),
     "use": ({"prior": "gaussian", "prior_use": "magic"}, {}, "prior_use is 'draws'"),
@@ -442,7 +474,6 @@ MISTAKES = {
     "exposure": ({"prior": "gaussian", "family": "poisson"}, {"value": "count", "exposure": "hours"}, "no exposure"),
     "no items": ({"prior": "gaussian"}, {"item": ()}, r"pass item=..., or prior=baselines.ShrunkMean"),
     "other items": ({"prior": FITTED}, {}, "knows other items"),
-    "auto, nothing held out": ({"prior": "auto"}, {"validation": None}, "pass validation=0.2"),
 }
 
 

@@ -103,7 +103,8 @@ def fit(
     ensemble: Annotated[int | None, _model("Fit so many members, whose mixture predicts. Default 1.")] = None,
     seed: Annotated[int | None, _model("Of everything random. Default 0.")] = None,
     prior: Annotated[
-        str | None, _model("A simple model to learn from: gaussian (of values), additive (of items), or auto.")
+        str | None,
+        _model("A simple model: gaussian (of values), additive (of items), none, or auto (beside it). Default auto."),
     ] = None,
     prior_weight: Annotated[float | None, _model("Share of its draws in each step. Default 0.5.")] = None,
     prior_use: Annotated[
@@ -266,7 +267,7 @@ def _estimator(asked: dict[str, Any]) -> Any:
     given = {name: asked[name] for name in TRAINED if asked[name] is not None}
     given |= {name: None for name in ("patience", "clip") if given.get(name) == 0}
     chosen = {name: asked[name] for name in (*SHARED, *(() if latent else ONLY_EFA)) if asked[name] is not None}
-    chosen |= {"norm": None} if chosen.get("norm") == "none" else {}
+    chosen |= {name: None for name in ("norm", "prior") if chosen.get(name) == "none"}
     chosen |= {"family": family, "context": str(asked["context"]), "terms": asked["terms"] or None}
     return (LatentFactor if latent else EFA)(training=Training(**given), **chosen)
 

@@ -64,6 +64,9 @@ class GroupEstimator(BaseEstimator, ABC):
         """What a term is trained on, where that is not the data as they are; fitted once, for every network."""
         return {}
 
+    def _settle(self, plan: Plan, models: Sequence[Model]) -> None:
+        """What is left to decide when the networks are trained."""
+
     def fit(
         self,
         table: Any,
@@ -113,6 +116,7 @@ class GroupEstimator(BaseEstimator, ABC):
             resume=resume,
             feeds=lambda tick: self._feeds(plan, options, tick),
         )
+        self._settle(plan, found.models)
         return self._take(plan, *found)
 
     def update(

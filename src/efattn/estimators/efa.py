@@ -1,5 +1,6 @@
 """Exponential family attention, as an estimator."""
 
+from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Literal, final
 
@@ -11,7 +12,7 @@ from efattn.estimators.base import GroupEstimator
 from efattn.estimators.members import MOST
 from efattn.estimators.plan import Plan, whole
 from efattn.families import Categorical
-from efattn.models import Conditionals, Term
+from efattn.models import Conditionals, Model, Term
 from efattn.network import AttributeVectors, Embedding, Head, ItemVectors, Stack, ValueMLP, perceptron
 from efattn.training import Feed, Training
 
@@ -32,11 +33,11 @@ class EFA(GroupEstimator):
     "auto". lags: earlier time steps that are seen. neighbours: look only at the so many nearest places. max_length:
     cut longer groups. ensemble: how many members, whose mixture predicts; they differ in their start values and in
     the order of batches. seed: of everything random. training: how to optimise, efattn.Training(...). prior: a simple
-    model fitted first, for the network to learn from: "gaussian" (of values), "additive" (of items), one of
-    efattn.baselines, or "auto" to try and see on the groups held out. prior_use: "draws" from it are the share
-    prior_weight of each step, "offset" lets the network give only what is added to it, "start" trains on draws first
-    and on the data then, "member" gives it the share prior_weight of the predicted mixture; ("draws", "member") does
-    both.
+    model fitted first: "gaussian" (of values), "additive" (of items), one of efattn.baselines; "auto" lets a Gaussian
+    predict together with the networks, as much as held-out groups ask for, where it is quickly fitted; None for none.
+    prior_use: "draws" from it are the share prior_weight of each step, "offset" lets the network give only what is
+    added to it, "start" trains on draws first and on the data then, "member" gives it the share prior_weight of the
+    predicted mixture; ("draws", "member") does both.
     """
 
     def __init__(
@@ -59,7 +60,7 @@ class EFA(GroupEstimator):
         ensemble: int = 1,
         seed: int = 0,
         training: Training | None = None,
-        prior: Any = None,
+        prior: Any = "auto",
         prior_weight: float = 0.5,
         prior_use: Any = "draws",
     ) -> None:
@@ -144,6 +145,10 @@ class EFA(GroupEstimator):
 
     def _feeds(self, plan: Plan, options: Training, tick: Any = None) -> dict[str, Feed]:
         return prior.feeds(self, plan, options, tick)
+
+    def _settle(self, plan: Plan, models: Sequence[Model]) -> None:
+        if self.prior == "auto":
+            prior.settle(plan, models)
 
     def _check(self) -> None:
         prior.check(self)

@@ -19,7 +19,7 @@ import numpy as np
 import torch
 
 from efattn.data import Batch, Groups, Standardiser
-from efattn.errors import DataError
+from efattn.errors import DataError, EfattnError
 from efattn.estimators import saving
 from efattn.estimators.plan import Plan, flat
 from efattn.families import Bernoulli, Categorical, Family, Gaussian, Poisson, Product
@@ -35,7 +35,9 @@ if TYPE_CHECKING:
     from efattn.estimators.efa import EFA
 
 log = logging.getLogger("efattn")
-NAMED, USES = ("gaussian", "additive", "auto"), ("draws", "offset", "start", "member")
+NAMED, USES = ("auto", "gaussian", "additive"), ("draws", "offset", "start", "member")
+SHARES = tuple(k / 10 for k in range(1, 10))  # of a mixture
+CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a simple model to be tried unasked
 Tick = Callable[[str, int, int], object]
 
 
@@ -109,30 +111,17 @@ def feeds(estimator: "EFA", plan: Plan, options: Training, tick: Tick | None = N
     """Of each term that has a prior, what it is trained on. Notes about it go to the groups'."""
     if estimator.prior is None:
         return {}
-    auto, found = estimator.prior == "auto", list[Prior]()
-    if auto and (plan.held is None or not len(plan.held)):
-        raise DataError(
-            "prior='auto' chooses on groups held out: pass validation=0.2 or a table, or name a prior, as "
-            "prior='gaussian'."
-        )
-    for term, peer in _for_terms(estimator, plan).items():
-        try:
-            _check_term(plan, term, peer)
-            found.append(Prior(estimator, plan, term, peer, options))
-        except DataError as error:
-            if not auto:
-                raise
-            _note(plan, f"No prior of the {term} term: {error}")
-    if auto:
-        return _chosen(estimator, plan, options, found, tick)
+    if estimator.prior == "auto":
+        _propose(estimator, plan, options)
+        return {}
+    prior = Prior(estimator, plan, *_named(estimator), options)
+    _note(plan, f"Prior of {prior.name!r}: {prior.words(estimator.prior_use)}.")
     fed: dict[str, Feed] = {}
-    for prior in found:
-        _note(plan, f"Prior of {prior.name!r}: {prior.words(estimator.prior_use)}.")
-        for use in _uses(estimator.prior_use):
-            if use == "member":
-                plan.beside[prior.name] = prior.alone()
-            else:
-                fed[prior.name] = prior.feed(use)
+    for use in _uses(estimator.prior_use):
+        if use == "member":
+            plan.beside[prior.name] = prior.alone()
+        else:
+            fed[prior.name] = prior.feed(use)
     return fed
 
 
@@ -149,8 +138,9 @@ class Prior:
         self.plan, self.of_items, self.context = plan, term == "item", estimator.context
         self.name = "item" if self.of_items else plan.value_name
         self.ready = hasattr(peer, "model_")
+        _check_term(plan, term, peer)
         _check_peer(estimator, plan, peer, self.of_items, self.ready)
-        if {"offset", "member"} & set(_uses(estimator.prior_use)) and estimator.prior != "auto":
+        if {"offset", "member"} & set(_uses(estimator.prior_use)) or estimator.prior == "auto":
             check_offset(self.family)
         self.model = peer.model_[peer.model_.terms[0]] if self.ready else self._fit(plan.train)
 
@@ -248,61 +238,57 @@ def rebuilt(origin: Any, plan: Plan, family: Family, of_items: bool) -> Offset:
     return Offset(prior, family, items, {"peer": origin["peer"], "items": items})
 
 
-def _chosen(estimator: "EFA", plan: Plan, options: Training, found: list[Prior], tick: Tick | None) -> dict[str, Feed]:
-    """Each term as it does best on the groups held out."""
-    tried: dict[str, dict[str, Feed | None]] = {prior.name: {"none": None} for prior in found}
-    for prior in found:
-        for use in ("draws", "offset"):
-            try:
-                tried[prior.name][use] = prior.feed(use)
-            except DataError as error:
-                log.info("prior='auto', %s: %s", prior.name, error)
-    beside = {prior.name: prior.alone() for prior in found if "offset" in tried[prior.name]}
-    scores: dict[str, dict[str, float]] = {name: {} for name in tried}
-    for use in ("none", "draws", "offset") if found else ():
-        mine = {name: feed for name, uses in tried.items() if (feed := uses.get(use)) is not None}
-        model = estimator._build(plan)
-        only = [name for name in tried if use in tried[name]]
-        fitting = Fitting(Model({name: model[name] for name in only}), plan.train, plan.held, options, estimator.seed)
-        fitting.feeds, fitting.tick = mine, tick
-        fitting.run()
-        if fitting.interrupted:
-            raise KeyboardInterrupt
-        for name in only:
-            best = [r["best"] for r in fitting.history if r["term"] == name and r["best"] is not None]
-            scores[name][use] = max(best, default=-math.inf)
-            if use == "none" and name in beside:
-                scores[name]["member"] = _together(fitting.model[name], beside[name], plan.held)
-    chosen = {name: max(mine, key=lambda use: mine[use]) for name, mine in scores.items()}
-    for prior in found:
-        told = ", ".join(f"{use} {score:.4f}" for use, score in scores[prior.name].items())
-        use = chosen[prior.name]
-        words = "none" if use == "none" else prior.words(use)
-        _note(plan, f"Prior of {prior.name!r}: {words}; log-likelihood per held-out target: {told}.")
-    plan.beside.update({name: beside[name] for name, use in chosen.items() if use == "member"})
-    return {name: feed for name, use in chosen.items() if (feed := tried[name].get(use)) is not None}
-
-
-def _together(term: Conditionals, beside: Alone, held: Groups | None) -> float:
-    """The mean log-probability of held-out targets in the mixture of a network and a simple model."""
-    assert held is not None
-    found = mixture.mean_log_prob((term.eval(), beside), held, TOKENS)
-    return -math.inf if found is None else found
-
-
-def _for_terms(estimator: "EFA", plan: Plan) -> dict[str, Any]:
-    """The peer for each of "item" and "value" that has one."""
+def _propose(estimator: "EFA", plan: Plan, options: Training) -> None:
+    """A Gaussian beside the networks, where it is quickly fitted. It is no more than an offer, so that a table which it
+    cannot be fitted to has none."""
     from efattn import baselines
 
-    prior, auto, found = estimator.prior, estimator.prior == "auto", dict[str, Any]()
-    same: dict[str, Any] = {"context": estimator.context}
-    if not isinstance(prior, str):
-        found["item" if prior.terms == "item" else "value"] = prior
-    if prior == "additive" or (auto and "item" in plan.terms):
-        found["item"] = baselines.AdditiveLogit(**same, seed=estimator.seed)
-    if prior == "gaussian" or (auto and "value" in plan.terms):
-        found["value"] = baselines.GaussianConditional(**same, lags=estimator.lags)
-    return found
+    cells = plan.items * (estimator.lags + 1)
+    small = 1 < cells <= CELLS and float(cells) ** 3 * len(plan.train) <= WORK
+    if "value" not in plan.terms or plan.held is None or not len(plan.held) or not small:
+        return
+    peer = baselines.GaussianConditional(context=estimator.context, lags=estimator.lags)
+    try:
+        prior = Prior(estimator, plan, "value", peer, options)
+        plan.beside[prior.name] = prior.alone()
+    except (EfattnError, ArithmeticError, RuntimeError, ValueError) as error:
+        log.debug("No simple model beside the network: %s", error)
+
+
+@torch.no_grad()
+def settle(plan: Plan, models: Sequence[Model]) -> None:
+    """How much of the mixture the proposed model gets: what the held-out groups like best, or nothing."""
+    for name, simple in list(plan.beside.items()):
+        assert plan.held is not None
+        network, weight = mixture.log_probs([model[name] for model in models], plan.held, TOKENS)
+        other, _ = mixture.log_probs([simple], plan.held, TOKENS)
+        scores = {0.0: float(network @ weight / weight.sum())}
+        for share in SHARES:
+            both = torch.logaddexp(network + math.log(1 - share), other + math.log(share))
+            scores[share] = float(both @ weight / weight.sum())
+        simple.share = max(scores, key=lambda share: scores[share])
+        told = f"log-likelihood per held-out target: network alone {scores[0.0]:.4f}"
+        if not simple.share:
+            del plan.beside[name]
+            _note(plan, f"A Gaussian beside the network of {name!r} does not help ({told}).")
+        else:
+            _note(
+                plan,
+                f"A Gaussian beside the network of {name!r} gets {simple.share:.0%} of the mixture ({told}, together "
+                f"{scores[simple.share]:.4f}); prior=None leaves it out.",
+            )
+
+
+def _named(estimator: "EFA") -> tuple[str, Any]:
+    """The term, "item" or "value", that the prior is for, and the peer that it is."""
+    from efattn import baselines
+
+    prior, context = estimator.prior, estimator.context
+    if prior == "additive":
+        return "item", baselines.AdditiveLogit(context=context, seed=estimator.seed)
+    if prior == "gaussian":
+        return "value", baselines.GaussianConditional(context=context, lags=estimator.lags)
+    return "item" if prior.terms == "item" else "value", prior
 
 
 def _check_term(plan: Plan, term: str, peer: Any) -> None:

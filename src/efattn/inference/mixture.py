@@ -35,15 +35,18 @@ def log_prob(terms: Sequence[Conditionals], batch: Batch) -> Scores:
     return found[0]._replace(values=torch.where(found[0].scored, values, 0.0))
 
 
+@torch.no_grad()
+def log_probs(terms: Sequence[Conditionals], data: Groups, tokens: int) -> tuple[Tensor, Tensor]:
+    """Of all scored targets, and their weights."""
+    found = [log_prob(terms, batch) for batch in data.batches(tokens, context=terms[0].context)]
+    values = [scores.values[scores.scored] for scores in found]
+    return torch.cat(values).double(), torch.cat([scores.weight[scores.scored] for scores in found]).double()
+
+
 def mean_log_prob(terms: Sequence[Conditionals], data: Groups, tokens: int) -> float | None:
     """Per scored target, weighted; None where nothing is scored."""
-    total = weight = 0.0
-    with torch.no_grad():
-        for batch in data.batches(tokens, context=terms[0].context):
-            scores = log_prob(terms, batch)
-            total += float((scores.values * scores.weight).sum())
-            weight += float((scores.weight * scores.scored).sum())
-    return total / weight if weight else None
+    values, weight = log_probs(terms, data, tokens)
+    return float(values @ weight / weight.sum()) if float(weight.sum()) else None
 
 
 def average(members: Iterable[Tensor], parts: Sequence[float]) -> Tensor:
