@@ -15,7 +15,7 @@ ROLES: dict[str, Any] = {"group": "date", **PLACES}
 LAGGED = {**ROLES, "time": "date", "target": "october"}
 NEIGHBOURS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 30, 35, 40)
 QUESTION: dict[str, Any] = {"family": "gaussian", "context": "others", "terms": "value"}
-BEST: dict[str, Any] = {"ensemble": 3, "prior": "gaussian", "prior_use": "member"}
+BEST: dict[str, Any] = {"ensemble": 2, "prior": "gaussian", "prior_use": "member"}
 LAYERS = {1: 17.135, 2: 11.522, 4: 11.224}
 DAYS = {1: 9.248, 2: 10.420}
 FULL = adam(2000, None, rate=1e-3, tokens=1_000_000)

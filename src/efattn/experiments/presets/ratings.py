@@ -48,7 +48,7 @@ def _setting(version: str, context: Context) -> Setting:
         latent("latent factors, intercept", None, TRAINING, **question, intercept=True),
         papers("EFA", efa, TRAINING, **question, per_value=True),
         untuned(**question),
-        best(**question, dropout=0.3, ensemble=3, prior="gaussian", prior_use=("draws", "member")),
+        best(**question, dropout=0.3, ensemble=2, prior="gaussian", prior_use="member", prior_weight=0.6),
     )
     metric, aim = V1 if version == "v1" else V2, AIM[version, context]
     known: dict[str, Any] = {"moving": True, "aim": aim, "look": means_by_rating, "notes": notes.RATINGS}

@@ -12,8 +12,8 @@ PAPER = {"past": (3.534, 3.444), "others": (3.566, 3.483)}
 AIM = {"past": 3.09, "others": 2.65}
 TRAINING = adam(2000, 10)
 BEST: dict[str, dict[str, Any]] = {
-    "past": {"dropout": 0.4, "context_dropout": 0.2},
-    "others": {"dropout": 0.3, "context_dropout": 0.2},
+    "past": {"dropout": 0.4, "context_dropout": 0.2, "ensemble": 5},
+    "others": {"dropout": 0.3, "context_dropout": 0.2, "ensemble": 3},
 }
 
 
@@ -25,7 +25,7 @@ def _setting(context: Context) -> Setting:
     entries = (
         *item_entries(context, PAPER[context], TRAINING),
         papers("EFA, distinct", None, TRAINING, context=context, terms="item", support="distinct"),
-        best(context=context, terms="item", **BEST[context], ensemble=5),
+        best(context=context, terms="item", **BEST[context]),
     )
     known: dict[str, Any] = {"moving": True, "aim": AIM[context], "notes": notes.SEQUENCES}
     return Setting("sequences", context, split, ROLES, CROSS_ENTROPY, entries, **known)
