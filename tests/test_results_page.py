@@ -286,15 +286,17 @@ def test_numbers_far_from_the_paper_s_are_pointed_out():
         assert any(told in text for text in texts), texts
 
 
-def test_means_of_other_splits_are_not_ranked():
+def test_where_splits_move_means_are_over_the_seeds_that_all_have():
     setting = next(s for s in SETTINGS if s.moving)
     one, two = papers(setting, "latent factors"), papers(setting, "EFA")
-    for seeds, bold in (((0, 1), 1), ((0,), 0)):
+    for seeds in ((0, 1), (1,)):
         found = [made_up(setting, one, 0), made_up(setting, one, 1), *(made_up(setting, two, seed) for seed in seeds)]
-        row = leading._row(Results(found, {}), setting)
-        assert sum(getattr(cell, "bold", False) for cell in row) == bold
-        told = [line for line in leading._standing(Results(found, {})) if "other splits" in line]
-        assert len(told) == 1 - bold
+        results = Results(found, {})
+        mine, theirs = results.together(setting, [one, two])
+        assert mine["seeds"] == theirs["seeds"] == len(seeds)
+        assert mine["mean"] == pytest.approx(np.mean([made_up(setting, one, seed)["value"] for seed in seeds]))
+        told = [line for line in leading._standing(results) if "Splits move" in line]
+        assert len(told) == (len(seeds) == 1)
 
 
 # ---- small parts

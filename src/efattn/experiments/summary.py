@@ -27,7 +27,7 @@ def summarised(records: Sequence[Record]) -> list[Record]:
         peer = best_peer(setting, records)
         for entry, runs in mine.items():
             if runs:
-                found.append(_record(setting, entry, runs))
+                found.append(record(setting, entry, runs))
                 if peer is not None and entry.preset not in ("peer",) and entry.model.startswith("EFA"):
                     found[-1]["against"] = {"model": peer.model, **paired(setting, runs, mine[peer])}
     return found
@@ -50,7 +50,7 @@ def best_peer(setting: Setting, records: Sequence[Record]) -> Entry | None:
     return min(means, key=lambda entry: means[entry]) if means else None
 
 
-def _record(setting: Setting, entry: Entry, runs: list[Record]) -> Record:
+def record(setting: Setting, entry: Entry, runs: list[Record]) -> Record:
     values = [run["value"] for run in runs]
     return {
         "experiment": setting.experiment,

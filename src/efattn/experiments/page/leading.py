@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from efattn.experiments.page import overview
-from efattn.experiments.page.blocks import Block, Bullets, Cell, Text, said, table
+from efattn.experiments.page.blocks import Block, Bullets, Cell, Table, Text, said, table
 from efattn.experiments.page.reading import NONE, TIED, Results, digits, efa, named, number, papers, spread
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.runner import Record
@@ -22,6 +22,7 @@ HEAD = (
     "EFA less best peer",
     "aim",
 )
+BRIEF = ("setting", "FM, paper", "EFA, paper", "FM, ours", "best peer", "EFA, defaults", "EFA, best preset")
 ABOUT = (
     "Test losses, mean ± standard deviation over (seeds); lower is better. FM is the paper's latent factor model, "
     "the best peer is the simple model with the lowest mean test loss. Bold is the lowest of the runs made here: all "
@@ -42,13 +43,19 @@ def blocks(results: Results) -> Iterator[Block]:
     yield from overview.blocks(results)
 
 
+def brief(results: Results) -> Table:
+    """The same in fewer columns."""
+    kept = [HEAD.index(name) for name in BRIEF]
+    rows = [[row[k] for k in kept] for row in (_row(results, setting) for setting in SETTINGS)]
+    return table(BRIEF, rows)
+
+
 def _row(results: Results, setting: Setting) -> list[str | Cell]:
     places, peer = digits(setting), results.peer(setting)
     ours = _shown(results, setting)
-    found = [results.of(setting, one) for one in ours]
+    found = results.together(setting, ours)
     means = [one["mean"] for one in found if one is not None]
-    sure = len(means) > 1 and results.on_equal_rows(setting, ours)
-    cells = [_cell(one, places, best=sure and one is not None and one["mean"] == min(means)) for one in found]
+    cells = [_cell(one, places, len(means) > 1 and one is not None and one["mean"] == min(means)) for one in found]
     if peer is not None:
         cells[2] = cells[2]._replace(text=f"{cells[2].text}, {peer.model}")
     printed = [number(None if one is None else one.paper, places=3) for one in ours[:2]]
@@ -97,7 +104,10 @@ def _standing(results: Results) -> Iterator[str]:
     yield from _floors(results)
     uneven = [named(s) for s in SETTINGS if not results.on_equal_rows(s, _shown(results, s))]
     if uneven:
-        yield f"Not all seeds have run yet in {_listed(uneven)}: their means are of other splits, and none is bold."
+        yield (
+            f"Splits move with the seed, and not all have as many, in {_listed(uneven)}: the table's means are over "
+            "the seeds that all of a row have run, differences to the best peer over all."
+        )
     missing = [named(s) for s in SETTINGS if results.of(s, efa(s, "best")) is None]
     if missing:
         yield f"EFA's best preset is still to be run in {_listed(missing)}."

@@ -51,6 +51,18 @@ class Results:
         seeds = {tuple(run["seed"] for run in runs) for one in entries if (runs := self.runs(setting, one))}
         return not setting.moving or len(seeds) <= 1
 
+    def together(self, setting: Setting, entries: Sequence[Entry | None]) -> list[Record | None]:
+        """Their lines of the summary; where splits move, over the seeds that all of them have run."""
+        if self.on_equal_rows(setting, entries):
+            return [self.of(setting, one) for one in entries]
+        every = [{run["seed"] for run in runs} for one in entries if (runs := self.runs(setting, one))]
+        shared = set.intersection(*every)
+        found: list[Record | None] = []
+        for one in entries:
+            mine = [run for run in self.runs(setting, one) if run["seed"] in shared]
+            found.append(summary.record(setting, one, mine) if one is not None and mine else None)
+        return found
+
     def peer(self, setting: Setting) -> Entry | None:
         return summary.best_peer(setting, self.records)
 
