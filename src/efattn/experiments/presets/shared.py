@@ -52,8 +52,11 @@ def peer(model: str, make: Callable[[], Any], without: Sequence[str] = ()) -> En
     return Entry(model, "peer", lambda seed: make(), fixed=True, without=tuple(without))
 
 
-def item_entries(context: Context, papers_numbers: tuple[float, float], training: Training) -> tuple[Entry, ...]:
-    """Of a table of items: peers with and without distinct support, latent factors and EFA as in the paper."""
+def item_entries(
+    context: Context, papers_numbers: tuple[float, float], training: Training, attention: Training | None = None
+) -> tuple[Entry, ...]:
+    """Of a table of items: peers with and without distinct support, latent factors and EFA as in the paper. attention:
+    how EFA is trained, if otherwise."""
     fm, efa = papers_numbers
     found = [peer("popularity", lambda: baselines.Popularity(context, "all"))]
     found += [peer("popularity, distinct", lambda: baselines.Popularity(context, "distinct"))]
@@ -69,7 +72,7 @@ def item_entries(context: Context, papers_numbers: tuple[float, float], training
     options: dict[str, Any] = {"context": context, "terms": "item", "support": "all"}
     found += [latent("latent factors", fm, training, **options)]
     found += [latent("latent factors, intercept", None, training, **options, intercept=True)]
-    found += [papers("EFA", efa, training, **options)]
+    found += [papers("EFA", efa, attention or training, **options)]
     return (*found, untuned(context=context, terms="item"))
 
 
