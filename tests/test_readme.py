@@ -22,6 +22,14 @@ def test_its_benchmark_table_is_the_result_file():
     assert table(found["records"]) in README
 
 
+def test_its_table_of_results_is_made_from_the_result_files():
+    from efattn.experiments.page import leading, markdown
+    from efattn.experiments.page.reading import Results
+
+    (shown,) = re.findall(r"<!-- results -->\n(.*?)\n<!-- /results -->", README, re.S)
+    assert shown == markdown.block(leading.brief(Results.read(HOME / "results")))
+
+
 def test_its_demo_table_is_the_result_file():
     found = json.loads((HOME / "benchmarks/results/demo.json").read_text())
     error = {(row["context"], row["model"]): row["error"] for row in found["errors"]}

@@ -8,11 +8,11 @@ from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Pictur
 
 
 def page(title: str, blocks: Sequence[Block]) -> str:
-    return "\n\n".join([f"# {escaped(title)}", *map(_block, blocks)]) + "\n"
+    return "\n\n".join([f"# {escaped(title)}", *map(block, blocks)]) + "\n"
 
 
-def _block(block: Block) -> str:
-    match block:
+def block(one: Block) -> str:
+    match one:
         case Heading(text, level):
             return f"{'#' * level} {escaped(text)}"
         case Text(text):
@@ -20,7 +20,7 @@ def _block(block: Block) -> str:
         case Bullets(texts):
             return "\n".join(f"- {inline(text)}" for text in texts)
         case Table():
-            return _table(block)
+            return _table(one)
         case Picture(name, _, caption):
             alone = escaped(caption.replace("`", ""))
             return f"![{alone}](figures/{name}.png)\n\n*{alone}*"
