@@ -18,7 +18,7 @@ ROLES: dict[str, Any] = {"group": "basket", "item": "product", "order": "rank"}
 PAPER = {"past": (3.715, 3.706), "others": (3.476, 3.420)}
 AIM = {"past": 3.66, "others": 3.34}
 REPRESENTATIVE = ("Asparagus", "Carrots", "Fresh Cauliflower", "Organic Avocado")
-TRAINING, ATTENTION = adam(500, 20), adam(300, 20)  # the paper runs 1,000 epochs
+TRAINING, ATTENTION = adam(500, 20), adam(200, 20)  # the paper runs 1,000 epochs
 BEST: dict[str, dict[str, Any]] = {"past": {"dropout": 0.2}, "others": {}}
 BASKETS = 2
 
