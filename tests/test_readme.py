@@ -30,6 +30,13 @@ def test_its_table_of_results_is_made_from_the_result_files():
     assert shown == markdown.block(leading.brief(Results.read(HOME / "results")))
 
 
+def test_its_race_is_the_result_file():
+    found = json.loads((HOME / "benchmarks/results/race.json").read_text())["records"]
+    seconds = [record["seconds"] for record in found]
+    assert f"in {min(seconds):.0f} to {max(seconds):.0f} seconds" in README
+    assert max(record["test"] for record in found) < 3.420
+
+
 def test_its_demo_table_is_the_result_file():
     found = json.loads((HOME / "benchmarks/results/demo.json").read_text())
     error = {(row["context"], row["model"]): row["error"] for row in found["errors"]}
