@@ -18,7 +18,6 @@ import efattn
 from efattn import EFA, DataError, ModelFileError, Training, baselines, families, storage
 from efattn.data import Roles, Schema
 from efattn.estimators import prior as priors
-from efattn.models import Model
 from efattn.priors import AdditiveItems, draw_items
 from efattn.training import Step
 from efattn.training import checkpoint as checkpoints
@@ -274,45 +273,6 @@ def test_a_saved_model_predicts_the_same_in_a_new_process(tmp_path):
     np.testing.assert_allclose(json.loads(found.stdout), want, rtol=1e-6)
 
 
-MIXED = {"prior_use": "member", "prior_weight": 0.3, "training": CALM}
-
-
-@pytest.mark.parametrize(
-    ("prior", "roles", "family"),
-    [
-        ("gaussian", {"value": "real"}, "gaussian"),
-        ("gaussian", {"value": "rating"}, "ordinal"),
-        ("gaussian", {"value": "count"}, "poisson"),
-        ("additive", {}, "auto"),
-    ],
-)
-def test_a_prior_beside_the_network_has_its_share_of_the_mixture(tmp_path, prior, roles, family):
-    model = efa(prior=prior, family=family, **MIXED, ensemble=2).fit(RATINGS, **ITEMS, **roles)
-    name = "item" if prior == "additive" else roles["value"]
-    column = f"{name}_log_likelihood"
-    own = [model.log_likelihood(RATINGS, member=k)[column].to_numpy() for k in range(2)]
-    alone, networks = model.beside_[name], model.members_
-    model.beside_, model.members_ = {}, (Model(dict.fromkeys(networks[0].terms, alone)),)
-    beside = model.log_likelihood(RATINGS)[column].to_numpy()
-    model.beside_, model.members_ = {name: alone}, networks
-    want = np.log(0.35 * np.exp(own[0]) + 0.35 * np.exp(own[1]) + 0.3 * np.exp(beside))
-    np.testing.assert_allclose(model.log_likelihood(RATINGS)[column].to_numpy(), want, rtol=1e-5, atol=1e-6)
-    assert "30% of the mixture" in model.summary()
-    model.save(tmp_path / "m.efattn")
-    assert efattn.load(tmp_path / "m.efattn").score(RATINGS) == pytest.approx(model.score(RATINGS), rel=1e-6)
-    more = ratings(seed=5, users=12, movies=11)
-    assert np.isfinite(model.update(more).score(more))
-
-
-def test_a_prior_beside_the_network_is_the_peer():
-    peer = baselines.GaussianConditional()
-    model = efa(prior=peer, **{**MIXED, "prior_weight": 1.0}, terms="value").fit(RATINGS, **ITEMS, value="real")
-    other = clone(peer).fit(RATINGS, **ITEMS, value="real")
-    assert model.score(RATINGS) == pytest.approx(other.score(RATINGS), abs=0.02)  # in other units
-    both = efa(prior="gaussian", prior_use=("draws", "member"), training=CALM, terms="value")
-    assert "draws and member" in " ".join(both.fit(RATINGS, **ITEMS, value="real").notes_)
-
-
 def test_draws_leave_nothing_in_the_file(tmp_path):
     model = efa(prior="gaussian", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
     model.save(tmp_path / "m.efattn")
@@ -396,58 +356,6 @@ def test_a_fitted_prior_is_taken_as_it_is_whatever_its_units(use):
 
 
 # ---- what is chosen, and what cannot be
-
-
-def note_of(model):
-    return next((note for note in model.notes_ if note.startswith("A Gaussian beside the network")), "")
-
-
-def test_auto_gives_a_simple_model_the_share_that_held_out_groups_like_best():
-    parts = RATINGS.filter(pl.col("user") != "u1"), RATINGS.filter(pl.col("user").is_in(["u1", "u2", "u3"]))
-    model = efa(prior="auto", training=CALM, terms="value").fit(parts[0], **ITEMS, value="real", validation=parts[1])
-    assert "gets" in note_of(model)
-    assert note_of(model) in model.summary()
-    alone, simple = model.score(parts[1], member=0), model.beside_["real"]
-    chosen = simple.share
-    scores = {}
-    for share in (0.1, 0.3, 0.5, 0.7, 0.9, chosen):
-        simple.share = share
-        scores[share] = model.score(parts[1])
-    assert max(scores, key=scores.get) == chosen
-    assert scores[chosen] > alone
-
-
-def test_auto_leaves_a_network_alone_that_needs_no_help(monkeypatch):
-    def same(terms, data, tokens):
-        return torch.full((9,), -1.0 if hasattr(terms[0], "stack") else -50.0).double(), torch.ones(9).double()
-
-    monkeypatch.setattr(priors.mixture, "log_probs", same)
-    model = efa(prior="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
-    assert "does not help" in note_of(model)
-    assert model.beside_ == {}
-
-
-ALONE = {
-    "several columns": {"value": ["real", "size"]},
-    "a family without": {"value": "size", "family": "gamma"},
-    "nothing held out": {"value": "real", "validation": None},
-    "items only": {"terms": "item"},
-    "exposure": {"value": "count", "family": "poisson", "exposure": "hours"},
-}
-
-
-@pytest.mark.parametrize("case", ALONE)
-def test_auto_is_only_an_offer(case):
-    roles = {**ITEMS, **ALONE[case]}
-    options = {name: roles.pop(name) for name in ("family", "terms") if name in roles}
-    model = efa(**{"prior": "auto", "training": CALM, "terms": "value", **options}).fit(RATINGS, **roles)
-    assert model.beside_ == {}
-    assert note_of(model) == ""
-
-
-def test_auto_stays_away_from_what_takes_long(monkeypatch):
-    monkeypatch.setattr(priors, "CELLS", 4)
-    assert efa(prior="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real").beside_ == {}
 
 
 def test_a_named_prior_goes_to_the_term_it_fits_and_the_summary_says_so():

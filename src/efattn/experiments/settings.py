@@ -75,7 +75,6 @@ class Entry:
     fixed: bool = False
     without: tuple[str, ...] = ()
     look: Look | None = None
-    note: str = ""
 
 
 @final

@@ -2,8 +2,10 @@
 
     here -> there: the fitting, pickled        there -> here: ticks and records as they come, then weights or an error
 
-A worker is a fresh interpreter: it needs no guard in the user's script, and it ends when nobody listens any more. It
-is in a session of its own, so that Ctrl-C reaches this process only, which then ends the workers.
+What travels in the pipe to and from a child of one's own is what the standard library's process pools send too; no file
+and nothing from elsewhere is ever unpickled. A worker is a fresh interpreter: it needs no guard in the user's script,
+and it ends when nobody listens any more. It is in a session of its own, so that Ctrl-C reaches this process only, which
+then ends the workers.
 """
 
 import contextlib

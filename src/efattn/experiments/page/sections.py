@@ -53,9 +53,6 @@ def _table(results: Results, setting: Setting) -> Iterator[Block]:
     if missing:
         yield Text(f"Not run yet: {'; '.join(missing)}.")
     yield from _off(found)
-    noted = [f"{entry.model} ({entry.preset}): {entry.note}" for entry in shown if entry.note]
-    if noted:
-        yield Bullets(tuple(noted))
 
 
 def _off(found: dict[Entry, Record | None]) -> Iterator[Block]:

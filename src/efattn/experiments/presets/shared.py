@@ -1,12 +1,12 @@
 """What several experiments share: the paper's optimiser, peers of items and of values."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, Literal
 
 from efattn import baselines
 from efattn.estimators import EFA, LatentFactor
 from efattn.experiments.paper import PaperEFA
-from efattn.experiments.settings import Entry, Look
+from efattn.experiments.settings import Entry
 from efattn.training import Training
 
 Context = Literal["past", "others"]
@@ -34,8 +34,8 @@ def latent(model: str, paper: float | None, training: Training, **options: Any) 
     return Entry(model, "paper", make, paper, without=("time",))
 
 
-def papers(model: str, paper: float | None, training: Training, look: Look | None = None, **options: Any) -> Entry:
-    return Entry(model, "paper", lambda seed: PaperEFA(**options, seed=seed, training=training), paper, look=look)
+def papers(model: str, paper: float | None, training: Training, **options: Any) -> Entry:
+    return Entry(model, "paper", lambda seed: PaperEFA(**options, seed=seed, training=training), paper)
 
 
 def untuned(**question: Any) -> Entry:
@@ -48,8 +48,8 @@ def best(**options: Any) -> Entry:
     return Entry("EFA", "best", lambda seed: EFA(**options, seed=100 * seed))
 
 
-def peer(model: str, make: Callable[[], Any], without: Sequence[str] = ()) -> Entry:
-    return Entry(model, "peer", lambda seed: make(), fixed=True, without=tuple(without))
+def peer(model: str, make: Callable[[], Any]) -> Entry:
+    return Entry(model, "peer", lambda seed: make(), fixed=True)
 
 
 def item_entries(
@@ -61,7 +61,7 @@ def item_entries(
     found = [peer("popularity", lambda: baselines.Popularity(context, "all"))]
     found += [peer("popularity, distinct", lambda: baselines.Popularity(context, "distinct"))]
     if context == "past":
-        found += [peer("Markov chain", lambda: baselines.MarkovChain("all"), ())]
+        found += [peer("Markov chain", lambda: baselines.MarkovChain("all"))]
         found += [peer("Markov chain, distinct", lambda: baselines.MarkovChain("distinct"))]
 
     def additive(support: Any) -> Callable[[int], Any]:
