@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+TIED = "\N{NO-BREAK SPACE}"  # between what stays on one line
 MOST_BYTES = 120_000
 RESOLUTIONS = (160, 130, 100, 70, 40)  # dots per inch, the first that is small enough
 

@@ -4,7 +4,9 @@ import base64
 from collections.abc import Sequence
 from html import escape
 
-from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Picture, Table, Text
+from efattn.experiments.page.blocks import TIED, Block, Bullets, Cell, Heading, Picture, Table, Text
+
+MANY = 8  # columns, which fit on a screen only if they are narrow
 
 STYLE = """
 :root { --ink: #222; --quiet: #5c5c5c; --line: #dcdcdc; --paper: #fff; --shade: #f5f6f8; --accent: #005f96; }
@@ -29,6 +31,7 @@ th, td { padding: .36rem .7rem; text-align: right; vertical-align: top; border-b
 th { color: var(--quiet); font-weight: 600; vertical-align: bottom; }
 th.word, td.word { text-align: left; }
 td:first-child { min-width: 8rem; }
+small { display: block; font-size: .85em; font-weight: normal; color: var(--quiet); }
 tbody tr:hover { background: var(--shade); }
 figure { margin: 1.4rem 0 2rem; }
 figure img { display: block; max-width: 100%; height: auto; background: #fff; border: 1px solid var(--line);
@@ -86,9 +89,10 @@ def _block(block: Block) -> str:
 
 def _table(table: Table) -> str:
     """A region that scrolls by itself, also with the keyboard, so that the page never does sideways."""
+    narrow = len(table.head) > MANY
     head = "".join(_one("th", Cell(text), k < table.words, ' scope="col"') for k, text in enumerate(table.head))
     rows = "\n".join(
-        "<tr>" + "".join(_one("td", cell, k < table.words) for k, cell in enumerate(row)) + "</tr>"
+        "<tr>" + "".join(_one("td", cell, k < table.words, narrow=narrow) for k, cell in enumerate(row)) + "</tr>"
         for row in table.rows
     )
     label = escape(f"Table by {table.head[0]}")
@@ -96,10 +100,13 @@ def _table(table: Table) -> str:
     return f"{opened}<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table></div>"
 
 
-def _one(tag: str, cell: Cell, word: bool, more: str = "") -> str:
-    told = f"<strong>{inline(cell.text)}</strong>" if cell.bold and cell.text else inline(cell.text)
+def _one(tag: str, cell: Cell, word: bool, more: str = "", narrow: bool = False) -> str:
+    """narrow: what stands behind a number, its spread and seeds, goes below it."""
+    first, tied, rest = cell.text.partition(TIED) if narrow else (cell.text, "", "")
+    told = f"<strong>{inline(first)}</strong>" if cell.bold and first else inline(first)
+    below = f"<small>{inline(rest)}</small>" if tied else ""
     kind = ' class="word"' if word else ""
-    return f"<{tag}{kind}{more}>{told}</{tag}>"
+    return f"<{tag}{kind}{more}>{told}{below}</{tag}>"
 
 
 def inline(text: str) -> str:

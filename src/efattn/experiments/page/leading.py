@@ -3,8 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from efattn.experiments.page import overview
-from efattn.experiments.page.blocks import Block, Bullets, Cell, Table, Text, said, table
-from efattn.experiments.page.reading import NONE, TIED, Results, digits, efa, named, number, papers, spread
+from efattn.experiments.page.blocks import TIED, Block, Bullets, Cell, Table, Text, said, table
+from efattn.experiments.page.reading import NONE, Results, digits, efa, named, number, papers, spread
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.runner import Record
 from efattn.experiments.settings import Entry, Setting

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any, final
 
 from efattn.experiments import runner, summary, theory
+from efattn.experiments.page.blocks import TIED
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.runner import Record
 from efattn.experiments.settings import Entry, Setting
 
 NONE = "–"  # noqa: RUF001
-MINUS, TIED = "\N{MINUS SIGN}", "\N{NO-BREAK SPACE}"
+MINUS = "\N{MINUS SIGN}"
 
 
 @final
