@@ -2,10 +2,13 @@
 
 import csv
 import json
+import re
 import signal
 import subprocess
 import sys
 import time
+from inspect import signature
+from typing import get_type_hints
 
 import numpy as np
 import polars as pl
@@ -238,13 +241,14 @@ def test_options_of_every_kind_reach_the_model(home):
     words = [*ROLES, "--layers", "1", "--heads", "1", "--norm", "pre", "--feed-forward", "4", "--dropout", "0.2"]
     words += ["--rate", "0.01", "--patience", "0", "--clip", "0", "--optimiser", "adam", "--seed", "5"]
     words += ["--family", "rating=poisson", "--missing", "-1", "--validation", "none"]
-    words += ["--max-length", "4", "--terms", "value"]
+    words += ["--max-length", "4", "--terms", "value", "--gaps"]
     forked("fit", "ratings.csv", *words, "-o", "o.efattn", *QUICK, cwd=home).good()
     model = library.load(home / "o.efattn")
     assert (model.layers, model.heads, model.norm, model.feed_forward, model.dropout) == (1, 1, "pre", 4, 0.2)
     assert (model.training.rate, model.training.patience, model.training.clip) == (0.01, None, None)
     assert (model.seed, model.terms, model.max_length, model.context) == (5, ["value"], 4, "past")
     assert model.schema_.roles.missing == (-1.0,)
+    assert model.gaps is True
     assert "Poisson" in repr(model.family_)
     assert all(record["validation"] is None for record in model.history_)
 
@@ -403,3 +407,22 @@ def test_only_attention_comes_as_an_ensemble(home):
     code, _, complaint = forked("fit", "ratings.csv", *words, cwd=home)
     assert code == 2
     assert "--ensemble is for --model efa" in complaint
+
+
+def test_help_names_the_defaults_that_hold():
+    from efattn.cli.fitting import fit
+
+    defaults = {
+        name: one.default
+        for kind in (library.EFA, library.Training)
+        for name, one in signature(kind).parameters.items()
+    }
+    checked = set()
+    for name, hint in get_type_hints(fit, include_extras=True).items():
+        words = next((x.help for x in getattr(hint, "__metadata__", ()) if getattr(x, "help", None)), "")
+        said = re.search(r"Default (\w[\w.]*?)[.:;]?( |$)", words)
+        if said and name in defaults and defaults[name] != "auto":
+            default = "none" if defaults[name] is None else defaults[name]
+            assert said[1] == (default if isinstance(default, str) else f"{default:g}"), name
+            checked.add(name)
+    assert {"width", "steps", "rate", "tokens", "decay", "layers", "clip"} <= checked

@@ -15,14 +15,17 @@ from efattn.network.stack import Inputs
 WIDTH = 8
 
 
-def problem(seed, context="others", *, lengths=(6, 1, 4, 2), lags=0, pairs=False, hidden=0.0, own=True, width=WIDTH):
+def problem(
+    seed, context="others", *, lengths=(6, 1, 4, 2), lags=0, pairs=False, hidden=0.0, own=True, width=WIDTH, gaps=0
+):
     """Content, masked forms and sight of a ragged batch, in float64."""
     torch.manual_seed(seed)
     batch, length = len(lengths), max(lengths)
     exists = torch.arange(length + lags) < torch.tensor(lengths)[:, None]
     exists[:, length:] = torch.rand(batch, lags) < 0.7
     allowed = torch.rand(batch, length + lags, length + lags) < 0.6 if pairs else None
-    sight = Sight.of(context, exists, length, pairs=allowed, own=own)
+    gap = torch.randint(gaps, (batch, length + lags, length + lags)) if gaps else None
+    sight = Sight.of(context, exists, length, pairs=allowed, own=own, gap=gap)
     sight = sight.without(torch.rand(exists.shape) < hidden)
     content = torch.randn(batch, length + lags, width, dtype=torch.float64, requires_grad=True)
     masked = torch.randn(batch, length, width, dtype=torch.float64, requires_grad=True)
@@ -74,17 +77,25 @@ def options(layers):
             "dropout": st.sampled_from([0.0, 0.3]),
             "lengths": st.lists(st.integers(1, 7), min_size=1, max_size=4),
             "memory": st.sampled_from([2**13, 2**28]),
+            "gaps": st.sampled_from([0, 4]),
         }
     )
 
 
 def check_drawn(drawn):
     keys = ("seed", "context", "lengths", "lags", "pairs", "hidden")
-    data = problem(**{key: drawn[key] for key in keys}, own=drawn["own"])
-    average = drawn["average"] and drawn["kind"] == "linear"
-    network = {key: value for key, value in drawn.items() if key not in keys} | {"average": average}
-    stack = Stack(WIDTH, **network).double()
-    assert_same(stack, *data)
+    average, gaps = drawn["average"] and drawn["kind"] == "linear", drawn["gaps"] * (drawn["kind"] == "softmax")
+    data = problem(**{key: drawn[key] for key in keys}, own=drawn["own"], gaps=gaps)
+    network = {key: value for key, value in drawn.items() if key not in keys} | {"average": average, "gaps": gaps}
+    assert_same(with_gaps_at_work(Stack(WIDTH, **network).double()), *data)
+
+
+def with_gaps_at_work(stack, times=1.0):
+    """They start at zero, where their part in the scores could not be seen."""
+    for block in stack.layers:
+        if block.attention.gaps is not None:
+            torch.nn.init.normal_(block.attention.gaps, std=times)
+    return stack
 
 
 @settings(max_examples=150, deadline=None)
@@ -140,8 +151,10 @@ SHARP = list(product(["past", "others"], [1, 2, 3], [(None, 0), ("pre", 12), ("p
 @pytest.mark.parametrize(("context", "layers", "shape", "times"), SHARP)
 def test_sharp_attention_is_as_accurate_as_the_literal_form(context, layers, shape, times):
     for seed in range(3):
-        content, masked, sight, real = problem(seed, context, lengths=(12, 7, 1), width=16)
-        stack = Stack(16, layers, 2, norm=shape[0], feed_forward=shape[1]).double()
+        gaps = 4 * (seed == 2)
+        content, masked, sight, real = problem(seed, context, lengths=(12, 7, 1), width=16, gaps=gaps)
+        stack = Stack(16, layers, 2, norm=shape[0], feed_forward=shape[1], gaps=gaps).double()
+        with_gaps_at_work(stack)
         with torch.no_grad():
             for weight in stack.parameters():
                 weight.mul_(times if weight.dim() > 1 else 1)
@@ -164,10 +177,10 @@ WAYS += [("others", folded, 2), ("others", formed, 2), ("others", formed, 4)]
 
 
 @pytest.mark.parametrize(("context", "path", "layers"), WAYS)
-@pytest.mark.parametrize("times", [1, 10])
-def test_a_target_never_sees_itself(context, path, layers, times):
-    content, masked, sight, real = problem(5, context, lags=2)
-    stack = Stack(WIDTH, layers, 2).double()
+@pytest.mark.parametrize(("times", "gaps"), [(1, 0), (10, 0), (1, 3)])
+def test_a_target_never_sees_itself(context, path, layers, times, gaps):
+    content, masked, sight, real = problem(5, context, lags=2, gaps=gaps)
+    stack = with_gaps_at_work(Stack(WIDTH, layers, 2, gaps=gaps).double())
     with torch.no_grad():
         stack.blocks[0].attention.project.weight.mul_(times)
     out = stack(content, masked, sight, path=path)
@@ -217,8 +230,9 @@ class TestNothingElseMatters:
             assert (a - b).abs().max() <= 1e-12 * max(1.0, a.abs().max())
 
     def test_some_targets_are_rows_of_all_targets(self, context, layers, norm):
-        content, masked, sight, _ = problem(4, context, lengths=(6, 6), lags=2)
-        stack = Stack(WIDTH, layers, 2, norm=norm, feed_forward=12 if norm else 0).double()
+        content, masked, sight, _ = problem(4, context, lengths=(6, 6), lags=2, gaps=3)
+        stack = Stack(WIDTH, layers, 2, norm=norm, feed_forward=12 if norm else 0, gaps=3).double()
+        with_gaps_at_work(stack)
         whole = stack(content, masked, sight)
         slots = torch.tensor([[4, 0, 3], [5, 2, 1]])
         index = slots[..., None].expand(-1, -1, WIDTH)
@@ -235,12 +249,12 @@ def test_permuting_a_group_permutes_the_result(layers, norm):
     assert (stack(content[:, order], masked[:, order], sight) - out[:, order]).abs().max() <= 1e-12
 
 
-@pytest.mark.parametrize("kind", ["softmax", "linear"])
+@pytest.mark.parametrize(("kind", "gaps"), [("softmax", 0), ("softmax", 3), ("linear", 0)])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("context", ["past", "others"])
-def test_attention_weights_are_those_of_the_literal_form(context, layers, kind):
-    content, masked, sight, real = problem(8, context, lags=2)
-    stack = Stack(WIDTH, layers, 2, kind=kind).double()
+def test_attention_weights_are_those_of_the_literal_form(context, layers, kind, gaps):
+    content, masked, sight, real = problem(8, context, lags=2, gaps=gaps)
+    stack = with_gaps_at_work(Stack(WIDTH, layers, 2, kind=kind, gaps=gaps).double())
     expected, found = [], []
     out = stack(content, masked, sight, path=literal, weights=expected)
     assert torch.allclose(stack(content, masked, sight, weights=found), out, atol=1e-10)

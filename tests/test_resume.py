@@ -41,6 +41,7 @@ def dying_at(monkeypatch, number):
     [
         pytest.param(STEPS, 3, id="cosine"),
         pytest.param(PLATEAU, 13, id="plateau"),
+        pytest.param(replace(PLATEAU, average=0.9), 17, id="plateau, averaged"),
         pytest.param(STEPS, 1, id="cosine, all", marks=pytest.mark.slow),
         pytest.param(PLATEAU, 1, id="plateau, all", marks=pytest.mark.slow),
     ],

@@ -52,6 +52,43 @@ def test_without_validation_all_epochs_run_and_the_last_weights_stay():
     assert "nothing held out" in found.summary()
 
 
+def test_a_running_mean_of_the_weights_is_what_is_validated_and_kept():
+    held = TABLE.filter(pl.col("user").is_in(["u1", "u2", "u3"]))
+    rest = TABLE.filter(~pl.col("user").is_in(["u1", "u2", "u3"]))
+    training = replace(STEPS, epochs=6, patience=None, rate=0.1, average=0.95)
+    found = model(training=training, standardise="none", dropout=0.0).fit(rest, **ROLES, validation=held)
+    for name, mean in found.scores(held)["terms"].items():
+        assert mean == pytest.approx([r for r in found.history_ if r["term"] == name][-1]["best"], rel=1e-4)
+    plain = model(training=replace(training, average=0.0), standardise="none", dropout=0.0)
+    others = plain.fit(rest, **ROLES, validation=held).history_
+    assert [r["train"] for r in others] == [r["train"] for r in found.history_], "training itself goes on as it would"
+    assert [r["validation"] for r in others] != [r["validation"] for r in found.history_]
+
+
+def test_a_running_mean_is_the_mean(monkeypatch):
+    """mean += share * (weights - mean) with a share of 1 - average, and of 9 / (9 + steps) at first."""
+    seen = []
+    honest = torch.optim.AdamW.step
+
+    def watched(self, *arguments, **options):
+        found = honest(self, *arguments, **options)
+        seen.append([p.detach().double().clone() for group in self.param_groups for p in group["params"]])
+        return found
+
+    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    training = replace(STEPS, epochs=20, average=0.8, rate=0.05)
+    found = model(training=training, terms="item").fit(TABLE, **ROLES, validation=None)
+    mean = seen[0]
+    for step, now in enumerate(seen, 1):
+        share = max(0.2, 9 / (9 + step))
+        mean = [m + share * (w - m) for m, w in zip(mean, now, strict=True)]
+    kept = [p for p in found.model_["item"].parameters() if p.requires_grad]
+    order = [p for p in kept if p.dim() > 1] + [p for p in kept if p.dim() <= 1]
+    assert len(seen) > 45, "long enough for the share to be 1 - average"
+    for expected, p in zip(mean, order, strict=True):
+        torch.testing.assert_close(p.double(), expected, rtol=1e-4, atol=1e-6)
+
+
 def test_a_record_has_scores_seconds_and_the_rate(tmp_path):
     seen = []
     found = model().fit(TABLE, **ROLES, callbacks=[seen.append], history=tmp_path / "history.jsonl")
@@ -232,7 +269,7 @@ def test_clipping_bounds_the_gradient(monkeypatch):
         {"rate": 0.0}, {"rate": float("nan")}, {"rate": float("inf")}, {"rate": "fast"}, {"clip": -1.0},
         {"clip": float("inf")}, {"warmup": 2.0}, {"warmup": None}, {"weight_decay": -1.0},
         {"weight_decay": float("nan")}, {"checkpoint_seconds": -1.0}, {"optimiser": "sgd"}, {"decay": "linear"},
-        {"precision": "half"},
+        {"precision": "half"}, {"average": 1.0}, {"average": -0.1}, {"average": None},
     ],
     ids=str,
 )  # fmt: skip

@@ -42,14 +42,14 @@ def _training(words: str, metavar: str | None = None) -> Any:
 
 Names = list[str] | None
 ONLY_EFA = (
-    "layers", "heads", "feed_forward", "norm", "dropout", "context_dropout", "lags", "max_length", "ensemble", "prior",
-    "prior_weight", "prior_use",
+    "layers", "heads", "feed_forward", "norm", "dropout", "context_dropout", "lags", "max_length", "gaps", "ensemble",
+    "prior", "prior_weight", "prior_use",
 )  # fmt: skip
 ROLE_NAMES = ("group", "item", "value", "attributes", "order", "time", "series", "exposure", "weight", "target")
 SHARED = ("width", "neighbours", "support", "standardise", "seed")
 TRAINED = (
-    "epochs", "steps", "rate", "optimiser", "weight_decay", "warmup", "decay", "clip", "patience", "tokens", "draws",
-    "precision", "device", "jobs", "checkpoint_seconds",
+    "epochs", "steps", "rate", "optimiser", "weight_decay", "warmup", "decay", "average", "clip", "patience", "tokens",
+    "draws", "precision", "device", "jobs", "checkpoint_seconds",
 )  # fmt: skip
 EXAMPLES = """Examples:
 
@@ -90,7 +90,7 @@ def fit(
     terms: Annotated[Names, _model("What is modelled: item, value, or both. Default: all named.", "TERM")] = None,
     layers: Annotated[int | None, _model("Layers of attention. Default 2.")] = None,
     heads: Annotated[int | None, _model("Heads of each layer. Default 2.")] = None,
-    width: Annotated[int | None, _model("Of the vectors. Default 64; latent factors: 32.")] = None,
+    width: Annotated[int | None, _model("Of the vectors. Default 32.")] = None,
     feed_forward: Annotated[int | None, _model("Width of a block behind each layer. Default 0: none.")] = None,
     norm: Annotated[str | None, _model("pre, post or none. Default none.")] = None,
     dropout: Annotated[float | None, _model("Of embeddings and layers. Default 0.1; items in few groups 0.3.")] = None,
@@ -100,6 +100,15 @@ def fit(
     lags: Annotated[int | None, _model("How many earlier time steps are seen. Default 0.")] = None,
     neighbours: Annotated[int | None, _model("Look only at the so many nearest places.")] = None,
     max_length: Annotated[int | None, _model("Cut longer groups.")] = None,
+    gaps: Annotated[
+        bool | None,
+        typer.Option(
+            "--gaps/--no-gaps",
+            help="Let attention know how much time lies between rows. Default: of items, if --order is a time.",
+            rich_help_panel=MODEL,
+            show_default=False,
+        ),
+    ] = None,
     ensemble: Annotated[int | None, _model("Fit so many members, whose mixture predicts. Default 1.")] = None,
     seed: Annotated[int | None, _model("Of everything random. Default 0.")] = None,
     prior: Annotated[
@@ -114,15 +123,16 @@ def fit(
         ),
     ] = None,
     epochs: Annotated[int | None, _training("At most so many passes. Default: from --steps.")] = None,
-    steps: Annotated[int | None, _training("About so many steps. Default 3000.")] = None,
+    steps: Annotated[int | None, _training("About so many steps. Default 12000.")] = None,
     rate: Annotated[float | None, _training("The highest learning rate. Default 0.003.")] = None,
-    patience: Annotated[int | None, _training("Stop after so many epochs without gain. Default 20; 0: never.")] = None,
-    tokens: Annotated[int | None, _training("Padded cells per batch. Default 2048.")] = None,
+    patience: Annotated[int | None, _training("Stop after so many epochs without gain; 0: never.")] = None,
+    tokens: Annotated[int | None, _training("Padded cells per batch. Default 1024.")] = None,
     draws: Annotated[int | None, _training("Score so many targets per group and step.")] = None,
     optimiser: Annotated[str | None, _training("adamw or adam. Default adamw.")] = None,
     weight_decay: Annotated[float | None, _training("Of adamw. Default 0.01.")] = None,
     warmup: Annotated[float | None, _training("Share of steps until the highest rate. Default 0.05.")] = None,
-    decay: Annotated[str | None, _training("Of the rate: cosine or none. Default cosine.")] = None,
+    decay: Annotated[str | None, _training("Of the rate: plateau, cosine or none. Default plateau.")] = None,
+    average: Annotated[float | None, _training("Decay of a running mean of the weights. Default 0: none.")] = None,
     clip: Annotated[float | None, _training("The largest norm of a gradient. Default 1; 0: any.")] = None,
     precision: Annotated[str | None, _training("float32, or mixed on a GPU. Default float32.")] = None,
     device: Annotated[str | None, _training("auto, cpu, cuda, ... Default auto.")] = None,

@@ -17,10 +17,11 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Batch:
-    """exists, item, lag, position: (batch, context); value, observed: (batch, context, columns); attributes: (batch,
-    context, attributes); target, weight, exposure: (batch, length); cut: (batch, any), items of a group beyond the
-    longest length, -1 for none, which count for distinct support; rows: (batch, length), the table's row, -1 for
-    padding; offset: (batch, length, size), what is added to a network's outputs, where it is known beforehand."""
+    """exists, item, lag, position: (batch, context); when, the time of each position in double precision: (batch,
+    context); value, observed: (batch, context, columns); attributes: (batch, context, attributes); target, weight,
+    exposure: (batch, length); cut: (batch, any), items of a group beyond the longest length, -1 for none, which count
+    for distinct support; rows: (batch, length), the table's row, -1 for padding; offset: (batch, length, size), what
+    is added to a network's outputs, where it is known beforehand."""
 
     length: int
     exists: Tensor
@@ -35,6 +36,7 @@ class Batch:
     exposure: Tensor | None = None
     cut: Tensor | None = None
     rows: Tensor | None = None
+    when: Tensor | None = None
     offset: Tensor | None = None
 
     @classmethod
@@ -42,7 +44,7 @@ class Batch:
         """Pad groups given as mappings from a field's name to a sequence over the group's observations.
 
         `item` and `lag` hold whole numbers, `value` and `attributes` one number or one row of numbers per observation
-        (NaN: missing), `weight` and `exposure` numbers, `target` truth values. Where `lag` is given, current
+        (NaN: missing), `weight`, `exposure` and `when` numbers, `target` truth values. Where `lag` is given, current
         observations come first. Positions count the observations of the group.
         """
         here = [_length(g) for g in groups]
@@ -81,6 +83,7 @@ class Batch:
             lag=pad("lag", torch.long),
             weight=pad("weight", dtype, width=length),
             exposure=pad("exposure", dtype, 1.0, width=length),
+            when=pad("when", torch.float64),
         )
 
     def replace(self, **changes: Any) -> "Batch":
@@ -95,12 +98,13 @@ class Batch:
         return replace(self, **kept)
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Batch":
-        """Moved; `dtype` for the real-valued fields only."""
+        """Moved; `dtype` for the real-valued fields only, but for times, which need all their digits."""
         moved: dict[str, Any] = {}
         for field in fields(self):
             x = getattr(self, field.name)
             if isinstance(x, Tensor):
-                moved[field.name] = x.to(device=device, dtype=dtype if x.is_floating_point() else None)
+                real = x.is_floating_point() and field.name != "when"
+                moved[field.name] = x.to(device=device, dtype=dtype if real else None)
         return replace(self, **moved)
 
 

@@ -109,6 +109,7 @@ def build(groups: "Groups", chosen: np.ndarray, context: str, dtype: torch.dtype
         weight=pad(every.weight, dtype, 0, length),
         exposure=pad(every.exposure, dtype, 1.0, length),
         cut=_cut_items(groups, chosen, start, stop, context),
+        when=pad(every.when, torch.float64),
         rows=torch.as_tensor(np.where(there, every.row[here[:, :length]], -1)).to(torch.long),
     )
 

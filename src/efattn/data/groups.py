@@ -28,7 +28,8 @@ Shuffle = int | np.random.Generator | None
 @dataclass(frozen=True, eq=False)
 class Observations:
     """All rows of a table in the order of the groups. row, item, exposure, weight, target: (row,); value, attributes:
-    (row, column). A missing value is NaN, the unknown item the size of the vocabulary."""
+    (row, column). A missing value is NaN, the unknown item the size of the vocabulary. when: (row,), the order column
+    as times, in microseconds or its own unit."""
 
     row: np.ndarray
     item: np.ndarray | None = None
@@ -37,6 +38,7 @@ class Observations:
     exposure: np.ndarray | None = None
     weight: np.ndarray | None = None
     target: np.ndarray | None = None
+    when: np.ndarray | None = None
 
 
 @final
@@ -105,6 +107,16 @@ class Groups:
     @property
     def target(self) -> np.ndarray | None:
         return self._part(self.every.target)
+
+    @property
+    def when(self) -> np.ndarray | None:
+        return self._part(self.every.when)
+
+    @property
+    def steps(self) -> np.ndarray:
+        """The times between rows of a group that follow each other, where the order is a time."""
+        when, group = self.when, self.group
+        return np.zeros(0) if when is None else np.diff(when)[np.diff(group) == 0]
 
     @property
     def group(self) -> np.ndarray:

@@ -8,7 +8,7 @@ It is kept in the model file. A new table may lack value, weight and target colu
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 
@@ -28,7 +28,8 @@ _OPTIONAL = ("value", "weight", "target")  # roles a table to predict on may lac
 @final
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """`step`: of `lags`, in microseconds where time_kind is "instant"."""
+    """`step`: of `lags`, in microseconds where time_kind is "instant". `clock`: where the order column says when a row
+    was, "instant" or "number", the kind of it."""
 
     roles: Roles
     vocabulary: Vocabulary | None = None
@@ -37,6 +38,7 @@ class Schema:
     step: float | int | None = None
     time_kind: str | None = None
     max_length: int | None = None
+    clock: str | None = None
 
     @classmethod
     def fit(
@@ -60,8 +62,10 @@ class Schema:
         standardise: str | Sequence[str] | Mapping[str, str] = "none",
         lags: int = 0,
         max_length: int | None = None,
+        clock: bool | Literal["auto"] = False,
     ) -> tuple["Schema", Groups]:
-        """The schema and, at no further cost, the groups of the same table, values in its own units."""
+        """The schema and, at no further cost, the groups of the same table, values in its own units. clock: whether
+        the order column says when a row was; "auto" if it holds times or numbers at uneven steps."""
         source = Table.read(table)
         _check_sizes(roles, lags, max_length)
         how = ways(standardise, roles.of("value"), bool(roles.item))
@@ -80,7 +84,11 @@ class Schema:
         schema = cls(roles, vocabulary, lags=lags, max_length=max_length)
         if lags:
             schema = schema._with_step(source)
+        if clock and (clock != "auto" or roles.item):
+            schema = schema._with_clock(source, sure=clock != "auto")
         groups = schema.encode(source)
+        if schema.clock is not None and clock == "auto" and not uneven(groups.steps):
+            schema, groups = replace(schema, clock=None), replace(groups, every=replace(groups.every, when=None))
         return schema.fit_standardiser(groups, how), groups
 
     def fit_standardiser(self, groups: Groups, standardise: str | Sequence[str] | Mapping[str, str]) -> "Schema":
@@ -144,7 +152,7 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         saved: dict[str, Any] = {"roles": self.roles.to_json(), "lags": self.lags, "step": self.step}
-        saved |= {"time_kind": self.time_kind, "max_length": self.max_length}
+        saved |= {"time_kind": self.time_kind, "max_length": self.max_length, "clock": self.clock}
         saved["vocabulary"] = None if self.vocabulary is None else self.vocabulary.to_json()
         saved["standardiser"] = None if self.standardiser is None else self.standardiser.to_json()
         return saved
@@ -163,6 +171,7 @@ class Schema:
             return None if saved[name] is None else kind.from_saved(saved[name], mine)
 
         plain = {name: saved[name] for name in ("lags", "step", "time_kind", "max_length")}
+        plain["clock"] = saved.get("clock")  # older files have none
         roles = Roles.from_json(saved["roles"])
         return cls(roles, part(Vocabulary, "vocabulary"), part(Standardiser, "standardiser"), **plain)
 
@@ -191,7 +200,27 @@ class Schema:
             exposure=exposure,
             weight=weight,
             target=where.sort(flags(source.column(flag[0], "target"), "target", notes)) if flag else None,
+            when=None if self.clock is None else where.sort(self._clock(source)),
         )
+
+    def _with_clock(self, source: Table, sure: bool) -> "Schema":
+        """With the kind of the order column; sure: an error where it is no time, instead of none."""
+        names = self.roles.of("order")
+        try:
+            if not names:
+                raise DataError("The time between rows is asked for: pass order=..., a column of times or numbers.")
+            return replace(self, clock=moments(source.column(names[0], "order"), "order", [])[1])
+        except DataError:
+            if sure:
+                raise
+            return self
+
+    def _clock(self, source: Table) -> np.ndarray:
+        name = self.roles.of("order")[0]
+        time, kind = moments(source.column(name, "order"), "order", [])
+        if kind != self.clock and len(time):
+            raise DataError(_other_kind(name, "order", kind))
+        return time.astype(np.float64)
 
     def _matrix(
         self, source: Table, role: str, where: Arrangement, notes: Notes, absent: Collection[str]
@@ -266,10 +295,7 @@ class Schema:
             )
         time, series, kind = self._moments(source, where, groups.notes, groups.labels)
         if kind != self.time_kind:
-            was, now = ("dates", "numbers") if kind == "number" else ("numbers", "dates")
-            raise DataError(
-                f"Column {self.roles.time!r} (role time) holds {now}; it was fitted on {was}. Convert it to {was}."
-            )
+            raise DataError(_other_kind(str(self.roles.time), "time", kind))
         lagged = lagged_groups(time, series, self.lags, self.step, groups.group_label)
         absent = [f"{int((lagged[:, d] < 0).sum())} have no lag {d + 1}" for d in range(self.lags)]
         uneven = " If steps are uneven, like months, count them in a column of their own and name it in time=."
@@ -278,6 +304,17 @@ class Schema:
             + (uneven if 2 * (lagged[:, 0] < 0).sum() > len(groups) else "")
         )
         return replace(groups, time=time, series=series, lagged=lagged)
+
+
+def uneven(steps: np.ndarray) -> bool:
+    """Whether rows follow each other now sooner, now later, as times do and ranks do not."""
+    steps = steps[steps > 0]
+    return bool(len(steps)) and bool((steps != steps[0]).any())
+
+
+def _other_kind(name: str, role: str, kind: str) -> str:
+    was, now = ("dates", "numbers") if kind == "number" else ("numbers", "dates")
+    return f"Column {name!r} (role {role}) holds {now}; it was fitted on {was}. Convert it to {was}."
 
 
 def _check_sizes(roles: Roles, lags: int, max_length: int | None) -> None:

@@ -13,7 +13,7 @@ from efattn.estimators.members import MOST
 from efattn.estimators.plan import Plan, whole
 from efattn.families import Categorical
 from efattn.models import Conditionals, Model, Term
-from efattn.network import AttributeVectors, Embedding, Head, ItemVectors, Stack, ValueMLP, perceptron
+from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
 from efattn.training import Feed, Training
 
 FEW = 2000  # groups, below which an item term needs more dropout
@@ -30,14 +30,16 @@ class EFA(GroupEstimator):
     embeddings and layer outputs, "auto" for 0.1, and 0.3 of an item term with fewer than 2,000 training groups.
     context_dropout: share of the context hidden while training. support: "distinct" rules out items that are in the
     group already, "auto" does if none repeats in training. standardise: real values "global", by "item", "none", or
-    "auto". lags: earlier time steps that are seen. neighbours: look only at the so many nearest places. max_length:
-    cut longer groups. ensemble: how many members, whose mixture predicts; they differ in their start values and in
-    the order of batches. seed: of everything random. training: how to optimise, efattn.Training(...). prior: a simple
-    model fitted first: "gaussian" (of values), "additive" (of items), one of efattn.baselines; "auto" lets a Gaussian
-    predict together with the networks, as much as held-out groups ask for, where it is quickly fitted; None for none.
-    prior_use: "draws" from it are the share prior_weight of each step, "offset" lets the network give only what is
-    added to it, "start" trains on draws first and on the data then, "member" gives it the share prior_weight of the
-    predicted mixture; ("draws", "member") does both.
+    "auto". lags: earlier time steps that are seen. neighbours: look only at the so many nearest places. max_length: cut
+    longer groups. gaps: let attention know how much time lies between two rows, by the order column; "auto" does for
+    items where that column holds times or numbers at uneven steps, True for values too. ensemble: how many members,
+    whose mixture predicts; they differ in their start values and in the order of batches. seed: of everything random.
+    training: how to optimise, efattn.Training(...). prior: a simple model fitted first: "gaussian" (of values),
+    "additive" (of items), one of efattn.baselines; "auto" lets a Gaussian predict together with the networks, as much
+    as held-out groups ask for, where it is quickly fitted; None for none. prior_use: "draws" from it are the share
+    prior_weight of each step, "offset" lets the network give only what is added to it, "start" trains on draws first
+    and on the data then, "member" gives it the share prior_weight of the predicted mixture; ("draws", "member") does
+    both.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class EFA(GroupEstimator):
         lags: int = 0,
         neighbours: int | None = None,
         max_length: int | None = None,
+        gaps: bool | Literal["auto"] = "auto",
         ensemble: int = 1,
         seed: int = 0,
         training: Training | None = None,
@@ -79,6 +82,7 @@ class EFA(GroupEstimator):
         self.lags = lags
         self.neighbours = neighbours
         self.max_length = max_length
+        self.gaps = gaps
         self.ensemble = ensemble
         self.seed = seed
         self.training = training
@@ -87,7 +91,9 @@ class EFA(GroupEstimator):
         self.prior_use = prior_use
 
     def _sizes(self) -> dict[str, Any]:
-        return {"lags": self.lags, "max_length": self.max_length}
+        of_items = self.terms is None or "item" in self.terms
+        asked = self.gaps if self.gaps != "auto" or of_items else False
+        return {"lags": self.lags, "max_length": self.max_length, "clock": asked}
 
     def _terms(self, plan: Plan) -> dict[str, Conditionals]:
         self._check()
@@ -106,7 +112,9 @@ class EFA(GroupEstimator):
         )
         head = Head(perceptron(self.width, (), family.size), family.shared)
         few = plan.train is not None and len(plan.train) < FEW
-        return Term(embedding, self._stack(few), head, family, context=self.context, support=plan.distinct)
+        gaps = self._gaps(plan)
+        stack = self._stack(few, gaps=gaps is not None)
+        return Term(embedding, stack, head, family, context=self.context, support=plan.distinct, gaps=gaps)
 
     def _value_term(self, plan: Plan) -> Term:
         assert plan.family is not None
@@ -122,10 +130,19 @@ class EFA(GroupEstimator):
         )
         varying = sum(not fixed for fixed in family.shared)
         head = Head(perceptron(self.width, (self.width,), varying), family.shared)
-        nearest = self.neighbours
-        return Term(embedding, self._stack(), head, family, context=self.context, neighbours=nearest)
+        nearest, gaps = self.neighbours, self._gaps(plan) if self.gaps is True else None
+        stack = self._stack(gaps=gaps is not None)
+        return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps)
 
-    def _stack(self, few: bool = False) -> Stack:
+    def _gaps(self, plan: Plan) -> Gaps | None:
+        if plan.schema.clock is None:
+            return None
+        gaps = Gaps()
+        if plan.train is not None:
+            gaps.fit(plan.train.steps)
+        return gaps
+
+    def _stack(self, few: bool = False, gaps: bool = False) -> Stack:
         """few: items in few groups, which overfit first."""
         return Stack(
             self.width,
@@ -135,6 +152,7 @@ class EFA(GroupEstimator):
             norm=self.norm,
             dropout=(0.3 if few else 0.1) if self.dropout == "auto" else self.dropout,
             context_dropout=self.context_dropout,
+            gaps=Gaps.size if gaps else 0,
         )
 
     def _lag(self) -> nn.Embedding | None:
@@ -167,5 +185,7 @@ class EFA(GroupEstimator):
                 continue
             if not isinstance(getattr(self, name), Real) or not 0 <= getattr(self, name) < 1:
                 raise DataError(f"EFA: {name} is a share from 0 to below 1, not {getattr(self, name)!r}.")
+        if self.gaps not in (True, False, "auto"):
+            raise DataError(f"EFA: gaps is True, False or 'auto', not {self.gaps!r}.")
         if self.norm not in ("pre", "post", None):
             raise DataError(f"EFA: norm is 'pre', 'post' or None, not {self.norm!r}.")

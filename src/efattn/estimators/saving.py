@@ -85,9 +85,13 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     estimator: Any = kinds[about["estimator"]](**restored(about["parameters"]))
     schema = Schema.from_saved(about["schema"], _within(tensors, "schema."))
     _check_schema(schema, family, about)
-    sizes = {"lags": 0, "max_length": None, **estimator._sizes()}
-    if sizes != {"lags": schema.lags, "max_length": schema.max_length}:
-        raise DataError("lags or max_length are not those of the columns")
+    sizes = {"lags": 0, "max_length": None, "clock": False, **estimator._sizes()}
+    told = schema.clock is not None
+    asked = told if sizes["clock"] == "auto" else sizes["clock"]
+    if (sizes["lags"], sizes["max_length"], asked) != (schema.lags, schema.max_length, told):
+        raise DataError("lags, max_length or gaps are not those of the columns")
+    if told and (schema.clock not in ("instant", "number") or not schema.roles.of("order")):
+        raise DataError("the order column is of no known kind")
     estimator._restore(schema, family, about)
     number = about.get("members", 1)
     named = {name.split(".")[1] for name in tensors if name.startswith("member.")}

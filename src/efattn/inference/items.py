@@ -44,7 +44,7 @@ def next_items(terms: Sequence[Conditionals], groups: Groups, k: int) -> tuple[n
 @torch.no_grad()
 def first_items(terms: Sequence[Conditionals], k: int) -> tuple[np.ndarray, np.ndarray]:
     """item (k,), probability (k,): of a history that is empty."""
-    batch = Batch.of([{"item": [terms[0].family.size], "lag": [0]}])
+    batch = Batch.of([{"item": [terms[0].family.size], "lag": [0], "when": [0.0]}])
     p = average((term.family.mean(term.outputs(batch))[0, 0] for term in terms), shares(terms))
     best = p.topk(min(k, len(p)))
     return best.indices.numpy(), best.values.numpy()
@@ -83,8 +83,17 @@ def _one_more(term: Conditionals, batch: Batch) -> Tensor:
     changes = {"item": wider(batch.item, term.family.size), "exists": wider(batch.exists, True), "position": position}
     changes |= {"value": wider(batch.value, 0), "observed": wider(batch.observed, False), "lag": wider(batch.lag, 0)}
     changes |= {"attributes": wider(batch.attributes, 0), "target": wider(batch.target, False)}
+    changes["when"] = wider(batch.when, _soon(term, batch))
     longer = batch.replace(length=n + 1, weight=None, exposure=None, **changes)
     return term.outputs(longer, torch.full((len(count), 1), n))[:, 0]
+
+
+def _soon(term: Conditionals, batch: Batch) -> Tensor | float:
+    """(batch, 1): the usual time after the last row of each group, if anybody asks."""
+    if batch.when is None or not isinstance(term, Term) or term.gaps is None:
+        return 0.0
+    here = torch.where(batch.exists, batch.when, -torch.inf)[:, : batch.length]
+    return here.amax(1, keepdim=True) + term.gaps.get_buffer("usual")
 
 
 def item_vectors(model: Model, which: Literal["context", "centre"] = "context") -> Tensor | None:

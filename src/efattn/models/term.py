@@ -17,14 +17,15 @@ from efattn.families import Family
 from efattn.models.offset import Offset
 from efattn.models.places import nearest
 from efattn.models.scoring import Conditionals, Support, at
-from efattn.network import Context, Embedding, Head, ItemVectors, Sight, Stack
+from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, Sight, Stack
 from efattn.network.stack import Path
 
 
 @final
 class Term(Conditionals):
     """neighbours: look only at so many nearest places (the first two attributes are latitude and longitude).
-    missing="hidden": a position without values is no context at all, instead of being seen in its masked form."""
+    missing="hidden": a position without values is no context at all, instead of being seen in its masked form. gaps:
+    what tells the stack, if it asks, how much time lies between two positions."""
 
     offset: Offset | None
 
@@ -39,6 +40,7 @@ class Term(Conditionals):
         support: Support = "all",
         neighbours: int | None = None,
         missing: Literal["masked", "hidden"] = "masked",
+        gaps: Gaps | None = None,
     ) -> None:
         super().__init__(family, context, support)
         if embedding.width != stack.width:
@@ -48,7 +50,7 @@ class Term(Conditionals):
         if self.of_items != isinstance(embedding.target, ItemVectors):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         self.embedding, self.stack, self.head = embedding, stack, head
-        self.neighbours, self.missing = neighbours, missing
+        self.neighbours, self.missing, self.gaps = neighbours, missing, gaps
         self.add(None)
 
     def add(self, offset: Offset | None) -> None:
@@ -98,7 +100,14 @@ class Term(Conditionals):
             candidates = Sight.of(self.context, exists, batch.length, own=False).content()
             candidates = candidates & (torch.arange(exists.shape[1], device=exists.device) < batch.length)
             pairs = nearest(batch.attributes[..., :2], candidates, self.neighbours)
-        return Sight.of(self.context, exists, batch.length, pairs=pairs, own=self.stack.own)
+        gap = None if self.gaps is None else self.gaps(self._when(batch))
+        return Sight.of(self.context, exists, batch.length, pairs=pairs, own=self.stack.own, gap=gap)
+
+    @staticmethod
+    def _when(batch: Batch) -> Tensor:
+        if batch.when is None:
+            raise DataError("This model looks at the time between rows: the order column has to be there.")
+        return batch.when
 
     def attention(self, batch: Batch) -> Tensor:
         """Weights (batch, layer, head, target, context); a target's own column stands for its masked form."""

@@ -10,6 +10,7 @@ from efattn.network.embeddings import (
     ValueMLP,
     ValueVectors,
 )
+from efattn.network.gaps import Gaps
 from efattn.network.heads import Head, ReadOff, Tied, perceptron
 from efattn.network.sight import Context, Sight
 from efattn.network.stack import Stack
@@ -19,6 +20,7 @@ __all__ = [
     "AttributeVectors",
     "Context",
     "Embedding",
+    "Gaps",
     "Head",
     "Identity",
     "ItemVectors",

@@ -2,6 +2,8 @@
 
     out_i = W_O  sum_j p_ij (W_V h_j + b_V) + b_O,      p_i. = softmax_j( q_i . k_j / scale )   over the j in sight of i
 
+With `gaps`, each head learns what to add to the score for each class of the time between row and column (gaps.py).
+
 Linear attention takes p_ij = q_i . k_j / scale itself, optionally divided by the number of columns in sight. Looking at
 nothing gives the zero vector in place of the average. The paper prints scale = width, its code sqrt(width / heads).
 """
@@ -20,7 +22,7 @@ Scale = Literal["head", "width"]
 @final
 class Attention(nn.Module):
     """Attention of `heads` heads, each `size` wide; by default they share `width` evenly. `own`: whether a position may
-    look at itself."""
+    look at itself. `gaps`: how many classes of gaps between two positions there are, 0 to know of none."""
 
     def __init__(
         self,
@@ -33,8 +35,11 @@ class Attention(nn.Module):
         average: bool = False,
         bias: bool = True,
         size: int | None = None,
+        gaps: int = 0,
     ) -> None:
         super().__init__()
+        if gaps and kind != "softmax":
+            raise ValueError("gaps go with softmax attention")
         if size is None and width % heads:
             raise ValueError(f"width {width} is not a multiple of heads {heads}")
         if average and kind != "linear":
@@ -44,6 +49,7 @@ class Attention(nn.Module):
         self.kind, self.own, self.average = kind, own, average
         self.factor = 1 / math.sqrt(self.size) if scale == "head" else 1 / width
         self.project = nn.Linear(width, 3 * self.inner, bias=bias)  # queries, keys, values
+        self.gaps = nn.Parameter(torch.zeros(heads, gaps)) if gaps else None
         self.output = nn.Linear(self.inner, width, bias=bias)
 
     def split(self, x: Tensor) -> Tensor:
@@ -74,7 +80,19 @@ class Attention(nn.Module):
         weights = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1)
         return weights.masked_fill(~visible, 0)
 
-    def forward(self, rows: Tensor, columns: Tensor, visible: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+    def bias(self, gap: Tensor | None) -> Tensor | None:
+        """What is added to the scores for the gap (..., row, column) between a row and a column: (..., head, row,
+        column)"""
+        return None if gap is None or self.gaps is None else self.gaps[:, gap].movedim(0, -3)
+
+    def forward(
+        self,
+        rows: Tensor,
+        columns: Tensor,
+        visible: Tensor,
+        weights: list[Tensor] | None = None,
+        gap: Tensor | None = None,
+    ) -> Tensor:
         """rows (..., row, width) look at columns (..., column, width) where visible (..., row or 1, column).
 
         A list given as `weights` receives the attention weights (..., head, row, column).
@@ -84,14 +102,22 @@ class Attention(nn.Module):
         else:
             q = self.split(F.linear(rows, *self._rows(0, 1)) * self.factor)
             k, v = map(self.split, F.linear(columns, *self._rows(1, 3)).chunk(2, -1))
-        return self.look(q, k, v, visible, weights)
+        return self.look(q, k, v, visible, weights, gap)
 
-    def look(self, q: Tensor, k: Tensor, v: Tensor, visible: Tensor, weights: list[Tensor] | None = None) -> Tensor:
+    def look(
+        self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        visible: Tensor,
+        weights: list[Tensor] | None = None,
+        gap: Tensor | None = None,
+    ) -> Tensor:
         """The same from queries, keys and values (..., head, position, size)."""
-        visible = visible.unsqueeze(-3)  # (..., 1, row, column)
-        if self.kind == "softmax" and weights is None:
+        visible, bias = visible.unsqueeze(-3), self.bias(gap)  # (..., 1, row, column), (..., head, row, column)
+        if self.kind == "softmax" and weights is None and bias is None:
             return self.merge(_fused(q, k, v, visible))
-        p = self.weigh(q @ k.mT, visible)
+        p = self.weigh(q @ k.mT if bias is None else q @ k.mT + bias, visible)
         if weights is not None:
             weights.append(p)
         return self.merge(p @ v)

@@ -33,16 +33,17 @@ def literal(stack: Stack, given: Inputs) -> Tensor:
 def two_streams(stack: Stack, given: Inputs) -> Tensor:
     """An ordinary pass over [content; masked]: content looks at content, a masked row at content and at itself."""
     sight, size = given.sight, given.content.shape[1]
-    masked_rows = sight.masked_stream()
+    masked_rows, gap = sight.masked_stream(), sight.gap_masked_stream()
     visible = torch.cat((sight.content_stream(), masked_rows), 1)
+    gaps = _both(sight.gap_content_stream(), gap)
     x = torch.cat((given.content, given.masked), 1)  # (batch, context + target, width)
     for block, noise in zip(stack.layers, given.noise, strict=True):
         h, seen = block.enter(x), visible
         looking = h
         if block is stack.blocks[-1]:  # content has nobody left to look at it
-            x, looking, seen = x[:, size:], h[:, size:], masked_rows
+            x, looking, seen, gaps = x[:, size:], h[:, size:], masked_rows, gap
         weights = _list_if(given.weights)
-        x = block.leave(x, block.attention(looking, h, seen, weights), noise)
+        x = block.leave(x, block.attention(looking, h, seen, weights, gaps), noise)
         if given.weights is not None and weights:
             given.weights.append(_with_own(weights[0][..., -given.masked.shape[1] :, :], size, sight))
     return x
@@ -64,11 +65,14 @@ def folded(stack: Stack, given: Inputs) -> Tensor:
     kept = kept if isinstance(kept, float) else kept[:, None]
     g = torch.einsum("bgid,dhs->bhgis", fold * kept, out)
     own = (fold * row[:, None]).sum(-1, keepdim=True)  # the target's own slot holds its row
+    bias = layer.bias(sight.gap_from_slots())  # (batch, head2, target, row)
+    if bias is not None:
+        own = own + bias.gather(-1, sight.slots[:, None, :, None].expand(*own.shape))
     if layer.kind == "linear":  # a softmax does not see the constant
         own, fold, plain = own + constant, torch.cat((fold, constant), -1), F.pad(plain, (0, 1), value=1.0)
     visible = sight.targets()
     visible = torch.cat((visible, torch.full_like(visible[..., :1], sight.own)), -1)
-    mixed, mean, own, total = look_at_swapped(swapped, g, fold, plain, own, visible, layer.average)
+    mixed, mean, own, total = look_at_swapped(swapped, g, fold, plain, own, visible, layer.average, bias)
     mean = mean[..., : stack.width] + own * row[:, None] + torch.einsum("bhgis,dhs->bgid", mixed, out) * kept
     return two.leave(row, _apply_values(layer, mean, total), given.noise[1])
 
@@ -107,22 +111,23 @@ def _first_layer(block: Block, given: Inputs) -> tuple[Tensor, Swap]:
     size = given.content.shape[1]
     q, k, v = block.attention.parts(block.enter(torch.cat((given.content, given.masked), 1)))
     weights = _list_if(given.weights)
-    attended = block.attention.look(q[:, :, size:], k, v, given.sight.masked_stream(), weights)
+    sight = given.sight
+    attended = block.attention.look(q[:, :, size:], k, v, sight.masked_stream(), weights, sight.gap_masked_stream())
     if given.weights is not None and weights:
-        given.weights.append(_with_own(weights[0], size, given.sight))
+        given.weights.append(_with_own(weights[0], size, sight))
     row = block.leave(given.masked, attended, given.noise[0])
-    return row, swap(block.attention, (q, k, v), given.sight)
+    return row, swap(block.attention, (q, k, v), sight)
 
 
 def _through_copies(
     blocks: list[Block], x: Tensor, sight: Sight, noise: list[Noise], weights: list[Tensor] | None
 ) -> Tensor:
     """Whole layers on copies (batch, target, context, width)."""
-    visible = sight.copies()
+    visible, gap = sight.copies(), None if sight.gap is None else sight.gap[:, None]
     for block, drawn in zip(blocks, noise, strict=True):
         looked = _list_if(weights)
         h = block.enter(x)
-        x = block.leave(x, block.attention(h, h, visible, looked), _per_copy(drawn))
+        x = block.leave(x, block.attention(h, h, visible, looked, gap), _per_copy(drawn))
         if weights is not None and looked:
             weights.append(_own_rows(looked[0].transpose(2, 3), sight.slots).transpose(1, 2))
     return x
@@ -133,7 +138,8 @@ def _one_row(block: Block, x: Tensor, sight: Sight, noise: Noise, weights: list[
     seen = _own_rows(sight.copies().expand(*x.shape[:3], -1), sight.slots)  # (batch, target, context)
     h = block.enter(x)
     fold, constant = _fold_keys(block.attention, _own_rows(h, sight.slots))
-    score = torch.einsum("bgid,bijd->bgij", fold, h) + constant
+    score, bias = torch.einsum("bgid,bijd->bgij", fold, h) + constant, block.attention.bias(sight.gap_from_slots())
+    score = score if bias is None else score + bias
     p = block.attention.weigh(score, seen[:, None])
     if weights is not None:
         weights.append(p)
@@ -183,6 +189,10 @@ def _with_own(p: Tensor, size: int, sight: Sight) -> Tensor:
     slot."""
     own = p[..., size:].diagonal(dim1=-2, dim2=-1)[..., None]
     return torch.where(sight.slot_columns()[:, None], own, p[..., :size])
+
+
+def _both(content: Tensor | None, masked: Tensor | None) -> Tensor | None:
+    return None if content is None or masked is None else torch.cat((content, masked), 1)
 
 
 def _list_if(weights: list[Tensor] | None) -> list[Tensor] | None:

@@ -21,16 +21,24 @@ CACHE, ROOM = 2**21, 2**28  # bytes of a scratch array: on a CPU it should stay 
 
 
 def look_at_swapped(
-    swap: Swap, g: Tensor, fold: Tensor, plain: Tensor, own: Tensor, visible: Tensor, average: bool
+    swap: Swap,
+    g: Tensor,
+    fold: Tensor,
+    plain: Tensor,
+    own: Tensor,
+    visible: Tensor,
+    average: bool,
+    bias: Tensor | None = None,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """g (batch, head, head2, target, size), fold (batch, head2, target, width), plain (batch, row, width), own (batch,
-    head2, target, 1) the score of a target's own slot, visible (batch, target, row + 1), the own slot's last.
+    head2, target, 1) the score of a target's own slot, visible (batch, target, row + 1), the own slot's last, bias
+    (batch, head2, target, row) what is added to the scores.
 
     Gives mixed (as g), mean (as fold), the weight of the own slot and the sum of all weights (as own).
     """
     star = (None, None) if swap.star is None else (swap.star.target, swap.star.valid)
     pairs = (swap.keep, swap.drop, swap.add, swap.total, swap.rest, swap.old, swap.new)
-    return _Fold.apply(visible, *star, average, *pairs, g, fold, plain, own)
+    return _Fold.apply(visible, *star, average, bias, *pairs, g, fold, plain, own)
 
 
 class _Pairs:
@@ -90,7 +98,13 @@ class _Fold(torch.autograd.Function):
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
     def forward(
-        ctx: Any, visible: Tensor, target: Tensor | None, valid: Tensor | None, average: bool, *xs: Tensor
+        ctx: Any,
+        visible: Tensor,
+        target: Tensor | None,
+        valid: Tensor | None,
+        average: bool,
+        bias: Tensor | None,
+        *xs: Tensor,
     ) -> Any:
         *_, g, fold, plain, own = xs
         star = None if target is None else Star(target, valid)
@@ -99,13 +113,14 @@ class _Fold(torch.autograd.Function):
         for some, pairs in _spans(star, xs, 1):
             t = g[some]
             score = pairs.dot(pairs.along(t), *pairs.ends(t)).add_(fold[some] @ plain[some, None].mT)
+            score = score if bias is None else score.add_(bias[some])
             q = _weigh(torch.cat((score, own[some]), -1), visible[some, None], star is not None, average)
             s = q[..., :-1]
             p[some], mean[some] = q, s @ plain[some, None]
             dropped, added = (pairs.times(s, x, t, -1) for x in (pairs.drop, pairs.add))
             mixed[some] = pairs.mixed(*pairs.kept(s, t), dropped, added)
         ctx.save_for_backward(visible, target, valid, p, *xs)
-        ctx.average = average
+        ctx.average, ctx.biased = average, bias is not None
         return mixed, mean, p[..., -1:].clone(), p.sum(-1, keepdim=True)
 
     @staticmethod
@@ -114,6 +129,7 @@ class _Fold(torch.autograd.Function):
         visible, target, valid, p, *xs = ctx.saved_tensors
         star = None if target is None else Star(target, valid)
         grads = [torch.empty_like(x) for x in xs]
+        d_bias = torch.empty_like(p[..., :-1]) if ctx.biased else None
         for some, pairs in _spans(star, xs, 2):
             g, fold, plain = (x[some] for x in xs[7:10])
             t = torch.cat((g, d_mixed[some]), 2)
@@ -123,13 +139,15 @@ class _Fold(torch.autograd.Function):
             above.add_(d_mean[some] @ plain[:, None].mT)
             above = torch.cat((above, d_own[some]), -1).add_(d_sum[some])
             d_score = _weigh_back(above, p[some], visible[some, None], star is not None, ctx.average)
+            if d_bias is not None:
+                d_bias[some] = d_score[..., :-1]
             s = torch.cat((d_score[..., :-1], p[some][..., :-1]), 1)  # along t: of the score, and of the mixture
             around = torch.cat((fold, d_mean[some]), 1)
             parts = (*_pairs_back(pairs, s, t, x, old, new), s[:, : g.shape[2]] @ plain[:, None])
             parts = (*parts, s.flatten(1, 2).mT @ around.flatten(1, 2), d_score[..., -1:])
             for whole, part in zip(grads, parts, strict=True):
                 whole[some] = part
-        return None, None, None, None, *grads
+        return None, None, None, None, d_bias, *grads
 
 
 def _pairs_back(pairs: _Pairs, s: Tensor, t: Tensor, x: Tensor, old: Tensor, new: Tensor) -> tuple[Tensor, ...]:

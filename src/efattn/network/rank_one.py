@@ -106,7 +106,9 @@ def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], sight: Sight) -
     onto = None if onto is None else onto[:, None]
     old = _at(v, sight.slots, sight.leading)
     if layer.kind == "softmax":
-        found = _SoftmaxSwap.apply(q, k, v, k_new, visible, onto, sight.slots, sight.leading)
+        bias = layer.bias(None if sight.gap is None else sight.gap.mT)  # (batch, head, column, row)
+        biases = (None, None) if bias is None else (bias, _at(bias, sight.slots, sight.leading))
+        found = _SoftmaxSwap.apply(q, k, v, k_new, *biases, visible, onto, sight.slots, sight.leading)
         keep, drop, add, total, rest, target, valid = found
         return Swap(keep, drop, add, total, rest, Star(target, valid), old, new)
     keep, drop, add, total = _linear(q, k, v, k_new, visible, onto, sight.slots, layer.average)
@@ -123,7 +125,8 @@ def _index(slots: Tensor, like: Tensor) -> Tensor:
 
 
 class _SoftmaxSwap(torch.autograd.Function):
-    """(q, k, v, k') -> keep, drop, add, total, rest, and where each row's largest entry stands."""
+    """(q, k, v, k', and what is added to the scores) -> keep, drop, add, total, rest, and where each row's largest
+    entry stands."""
 
     @staticmethod
     @torch.amp.custom_fwd(device_type="cuda", cast_inputs=torch.float32)
@@ -133,12 +136,17 @@ class _SoftmaxSwap(torch.autograd.Function):
         k: Tensor,
         v: Tensor,
         k_new: Tensor,
+        bias: Tensor | None,
+        bias_new: Tensor | None,
         visible: Tensor,
         onto: Tensor | None,
         slots: Tensor,
         leading: bool,
     ) -> tuple[Tensor | None, ...]:
-        s = (k @ q.mT).masked_fill_(~visible, -torch.inf)  # (batch, head, column, row)
+        s, t = k @ q.mT, k_new @ q.mT  # (batch, head, column or target, row)
+        if bias is not None and bias_new is not None:
+            s, t = s.add_(bias), t.add_(bias_new)
+        s = s.masked_fill_(~visible, -torch.inf)
         top, where = s.max(-2, keepdim=True)  # (batch, head, 1, row)
         s.scatter_(-2, where, -torch.inf)
         second = s.amax(-2, keepdim=True)
@@ -154,7 +162,6 @@ class _SoftmaxSwap(torch.autograd.Function):
         drop = _at(a, slots, leading) * gap  # a_ji by the row's maximum, 0 at the star
         keep = size_all - drop
         star.put(keep, size_rest)
-        t = k_new @ q.mT
         if onto is not None:
             t.masked_fill_(~onto, -torch.inf)
         t_star = t.gather(-2, star.target)
@@ -164,7 +171,7 @@ class _SoftmaxSwap(torch.autograd.Function):
         drop.mul_(keep)
         add.mul_(keep)
         ctx.save_for_backward(q, k, v, k_new, a, gap, one, where, star.target, star.valid, slots, keep, drop, add)
-        ctx.leading = leading
+        ctx.leading, ctx.biased = leading, bias is not None
         ctx.mark_non_differentiable(*(x for x in (star.target, star.valid) if x is not None))
         return keep, drop, add, total, rest, star.target, star.valid
 
@@ -195,7 +202,8 @@ class _SoftmaxSwap(torch.autograd.Function):
         d_s.mul_(a).scatter_(-2, where, d_star)
         d_v = a @ d_rest
         d_v.scatter_add_(2, wide, one.mT * d_total)
-        return d_s.mT @ k + d_t.mT @ k_new, d_s @ q, d_v, d_t @ q, None, None, None, None
+        biases = (d_s, d_t) if ctx.biased else (None, None)
+        return d_s.mT @ k + d_t.mT @ k_new, d_s @ q, d_v, d_t @ q, *biases, None, None, None, None
 
 
 def _as_target(where: Tensor, slots: Tensor, leading: bool, size: int) -> Star:

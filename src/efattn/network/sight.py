@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 Context = Literal["past", "others"]
@@ -19,7 +20,8 @@ Context = Literal["past", "others"]
 class Sight:
     """seen (batch, context): which content can be looked at at all; slots (batch, target): where each target stands;
     allowed (batch or 1, context, context): which row may look at which column, None for all; own: rows see themselves;
-    causal: content never looks at a target that looks at it; leading: the targets are the first columns, in order."""
+    causal: content never looks at a target that looks at it; leading: the targets are the first columns, in order; gap
+    (batch, row, column): the class of the time between two positions, None where that is not known."""
 
     seen: Tensor
     slots: Tensor
@@ -27,10 +29,18 @@ class Sight:
     own: bool = True
     causal: bool = False
     leading: bool = False
+    gap: Tensor | None = None
 
     @classmethod
     def of(
-        cls, context: Context, exists: Tensor, length: int, *, pairs: Tensor | None = None, own: bool = True
+        cls,
+        context: Context,
+        exists: Tensor,
+        length: int,
+        *,
+        pairs: Tensor | None = None,
+        own: bool = True,
+        gap: Tensor | None = None,
     ) -> "Sight":
         """exists (batch, context), its first `length` columns the current group; pairs (batch, context, context)."""
         batch, size = exists.shape
@@ -43,7 +53,7 @@ class Sight:
             eye = torch.eye(size, dtype=torch.bool, device=exists.device)
             base = torch.ones_like(eye)[None] if allowed is None else allowed
             allowed = base | eye if own else base & ~eye
-        return cls(exists, here[:length].expand(batch, length), allowed, own, context == "past", True)
+        return cls(exists, here[:length].expand(batch, length), allowed, own, context == "past", True, gap)
 
     def at(self, slots: Tensor) -> "Sight":
         """The same, for other targets."""
@@ -60,17 +70,15 @@ class Sight:
 
     def from_slots(self) -> Tensor | None:
         """(batch, target, context): what a target's row may look at, by `allowed` alone; None for all."""
-        batch, size = self.seen.shape
-        index = self.slots[..., None].expand(batch, -1, size)
-        return None if self.allowed is None else self.allowed.expand(batch, -1, -1).gather(1, index)
+        index = self._by_slot()
+        return None if self.allowed is None else self.allowed.expand(len(index), -1, -1).gather(1, index)
 
     def onto_slots(self) -> Tensor | None:
         """(batch, target, context): which rows may look at a target's slot, by `allowed` alone; None for all."""
         if self.allowed is None:
             return None
-        batch, size = self.seen.shape
-        index = self.slots[..., None].expand(batch, -1, size)
-        return self.allowed.mT.expand(batch, -1, -1).gather(1, index)
+        index = self._by_slot()
+        return self.allowed.mT.expand(len(index), -1, -1).gather(1, index)
 
     def targets(self) -> Tensor:
         """(batch, target, context): the content that a target's masked row sees; never its own."""
@@ -94,6 +102,25 @@ class Sight:
         it."""
         seen = (self.seen[:, None] | self.slot_columns())[:, :, None]
         return seen if self.allowed is None else seen & self.allowed[:, None]
+
+    def gap_from_slots(self) -> Tensor | None:
+        """(batch, target, context): the gap from each target to each position."""
+        return None if self.gap is None else self.gap.gather(1, self._by_slot())
+
+    def gap_content_stream(self) -> Tensor | None:
+        """(batch, context, context + target), as content_stream, which sees nothing of what is only filled in."""
+        return None if self.gap is None else F.pad(self.gap, (0, self.slots.shape[1]))
+
+    def gap_masked_stream(self) -> Tensor | None:
+        """(batch, target, context + target), as masked_stream, where a target is as far away as from itself."""
+        gap = self.gap_from_slots()
+        if gap is None:
+            return None
+        own = gap.gather(2, self.slots[..., None])
+        return torch.cat((gap, own.expand(-1, -1, gap.shape[1])), -1)
+
+    def _by_slot(self) -> Tensor:
+        return self.slots[..., None].expand(-1, -1, self.seen.shape[1])
 
     def without(self, hidden: Tensor) -> "Sight":
         """Hide the same part of the context, (batch, context), from all targets of a group."""

@@ -77,8 +77,8 @@ class Stack(nn.Module):
     """`layers` blocks. Called with content (batch, context, width) and the masked forms of the targets (batch, target,
     width), it gives row i of the sequence of target i after the last layer, (batch, target, width).
 
-    size: of a head, by default width / heads. `memory` bounds, in bytes, what one chunk of targets may hold where the
-    copies have to be formed.
+    size: of a head, by default width / heads. gaps: how many classes of time between positions attention knows.
+    `memory` bounds, in bytes, what one chunk of targets may hold where the copies have to be formed.
     """
 
     def __init__(
@@ -98,11 +98,12 @@ class Stack(nn.Module):
         average: bool = False,
         bias: bool = True,
         size: int | None = None,
+        gaps: int = 0,
         memory: int = 2**28,
     ) -> None:
         super().__init__()
         options: dict[str, Any] = {"kind": kind, "scale": scale, "own": own, "average": average, "bias": bias}
-        options |= {"size": size}
+        options |= {"size": size, "gaps": gaps}
         self.blocks = nn.ModuleList(Block(width, heads, feed_forward, norm, residual, **options) for _ in range(layers))
         self.final = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
         self.width, self.feed_forward, self.own, self.memory = width, feed_forward, own, memory

@@ -8,7 +8,8 @@ Each term has its own seed, optimiser, early stopping and best weights.
 import logging
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -26,6 +27,7 @@ log = logging.getLogger("efattn")
 Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
 Callback = Callable[[Record], object]
 Tick = Callable[[str, int, int], object]  # term, step, steps
+SOON = 9  # steps, after which a running mean has forgotten half of its first
 PHASE = 0.5  # the largest share of the epochs for a phase before the last
 
 
@@ -44,6 +46,7 @@ class Progress:
     drops: int = 0  # of the rate, on a plateau
     since: int = 0  # the epoch of the last one
     phase: int = 0
+    averaged: int = 0  # steps in the running mean of the weights
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -116,6 +119,7 @@ class _Term:
             decay = {"weight_decay": options.weight_decay}
             self.optimiser = torch.optim.AdamW(_decayed(self.parameters, decay), options.rate, fused=fused)
         self.best: dict[str, Tensor] = {}
+        self.mean: list[Tensor] = []  # of the parameters over the last steps, if it is asked for
         self.at = Progress()
         batches = len(self.plan(0))
         self.epochs, self.patience = options.epochs_for(batches), options.patience_for(batches)
@@ -125,6 +129,7 @@ class _Term:
         if state is not None:
             self.at = Progress(**state["progress"])
             self.best = _without(tensors, "best.")
+            self.mean = [x.to(self.device) for _, x in sorted(_without(tensors, "mean.").items())]
             restore_optimiser(self.optimiser, tensors)
             torch.set_rng_state(tensors["random"])
             if self.device.type == "cuda" and "random.cuda" in tensors:
@@ -140,6 +145,8 @@ class _Term:
             log.warning("Interrupted in epoch %d of the %s term: keeping %s.", self.at.epoch + 1, self.name, kept)
         if self.best:
             self.term.load_state_dict({k: v.to(self.device) for k, v in self.best.items()})
+        elif self.mean:
+            _copy(self.mean, self.parameters)
 
     def finished(self) -> bool:
         return (self.stale() and self.at.batch == 0) or self.at.epoch >= self.epochs
@@ -154,14 +161,38 @@ class _Term:
         """Go on from the best weights with a lower rate and a fresh memory of gradients."""
         self.at.drops, self.at.since = self.at.drops + 1, self.at.epoch
         self.term.load_state_dict(self.best)
-        self.optimiser.state.clear()
+        self.forget()
 
     def next_phase(self) -> None:
         """Go on from the best weights with what comes next."""
         self.at.phase, self.at.since = self.at.phase + 1, self.at.epoch
         if self.best:
             self.term.load_state_dict(self.best)
+        self.forget()
+
+    def forget(self) -> None:
+        """What was learnt of gradients, and the running mean."""
         self.optimiser.state.clear()
+        self.mean, self.at.averaged = [], 0
+
+    @torch.no_grad()
+    def average(self) -> None:
+        """Take the weights into their running mean, which forgets what came before the first steps soon."""
+        self.at.averaged += 1
+        if not self.mean:
+            self.mean = [p.detach().clone() for p in self.parameters]
+        share = max(1 - self.options.average, SOON / (SOON + self.at.averaged))
+        torch._foreach_lerp_(self.mean, [p.detach() for p in self.parameters], share)
+
+    @contextmanager
+    def at_the_mean(self) -> Iterator[None]:
+        """With the mean of the weights in their place, where there is one."""
+        own = [p.detach().clone() for p in self.parameters] if self.mean else []
+        _copy(self.mean, self.parameters)
+        try:
+            yield
+        finally:
+            _copy(own, self.parameters)
 
     def validate(self) -> float | None:
         assert self.fitting.held is not None
@@ -212,6 +243,8 @@ class _Term:
         if self.options.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
         self.optimiser.step()
+        if self.options.average:
+            self.average()
         return sums[0] if sums[0][1] > 0 else (0.0, 0.0)
 
     def sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -239,13 +272,14 @@ class _Term:
                 "with a known item or value. Check the roles target and weight, and what is missing."
             )
         train = at.total / at.weight
-        found = None if held is None else self.validate()
+        with self.at_the_mean():
+            found = None if held is None else self.validate()
+            self.keep(found, at.epoch + 1)
         if found is not None and not math.isfinite(found):
             raise TrainingError(
                 f"The validation log-likelihood of the {self.name} term is {found} after epoch {at.epoch + 1}. Try a "
                 f"lower rate, Training(rate={self.options.rate / 10:g}), and look for extreme values held out."
             )
-        self.keep(found, at.epoch + 1)
         rate = self.optimiser.param_groups[0]["lr"]
         record: Record = {"term": self.name, "epoch": at.epoch + 1, "epochs": self.epochs, "train": train}
         record |= {"validation": found, "best": at.best, "rate": rate, "seconds": time.monotonic() - start}
@@ -265,6 +299,7 @@ class _Term:
         assert self.fitting.checkpoint is not None
         tensors = {f"model.{k}": v for k, v in self.fitting.model.state_dict().items()}
         tensors |= {f"best.{k}": v for k, v in self.best.items()} | optimiser_tensors(self.optimiser)
+        tensors |= {f"mean.{number:05d}": x for number, x in enumerate(self.mean)}
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
@@ -290,6 +325,12 @@ def _decayed(parameters: list[nn.Parameter], decay: dict[str, float]) -> list[di
     """Matrices decay, biases and norms do not."""
     matrices = [p for p in parameters if p.dim() > 1]
     return [{"params": matrices, **decay}, {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
+
+
+@torch.no_grad()
+def _copy(source: Sequence[Tensor], target: Sequence[Tensor]) -> None:
+    for x, p in zip(source, target, strict=False):  # nothing, or all
+        p.copy_(x)
 
 
 def _without(tensors: dict[str, Tensor], prefix: str) -> dict[str, Tensor]:

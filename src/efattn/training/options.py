@@ -21,7 +21,8 @@ class Training:
     with a quarter of the rate, twice, before it stops; "cosine" (what "plateau" means without validation) lets it fall
     to 0; "none" keeps it. patience: epochs without a better validation score, "auto" for 5 or those of 100 steps; None
     to run all epochs. The best weights are restored in any case. optimiser: "adamw", or "adam" without weight decay as
-    in the paper. clip: the largest norm of a gradient. tokens: padded cells per batch. draws: score so many targets per
+    in the paper. average: decay of a running mean of the weights, as 0.998, which is validated and kept in their place;
+    0 for none. clip: the largest norm of a gradient. tokens: padded cells per batch. draws: score so many targets per
     group and step, for very long groups. precision: "mixed" computes in bfloat16 on a GPU. device: "auto" takes a GPU
     if there is one. jobs: how many members of an ensemble are trained side by side, each in a process with one thread;
     1 for one after the other in this one. checkpoint_seconds: how often a checkpoint is written where one is asked for.
@@ -34,6 +35,7 @@ class Training:
     weight_decay: float = 0.01
     warmup: float = 0.05
     decay: Literal["plateau", "cosine", "none"] = "plateau"
+    average: float = 0.0
     clip: float | None = 1.0
     patience: int | Literal["auto"] | None = "auto"
     tokens: int = 1024
@@ -54,6 +56,8 @@ class Training:
             raise DataError(f"Training: rate must be a positive number, not {self.rate!r}.")
         if self.clip is not None and (not _finite(self.clip) or not self.clip > 0):
             raise DataError(f"Training: clip must be a positive number or None, not {self.clip!r}.")
+        if not _finite(self.average) or not 0 <= self.average < 1:
+            raise DataError(f"Training: average is a decay from 0 to below 1, not {self.average!r}.")
         if not _finite(self.warmup) or not 0 <= self.warmup <= 1:
             raise DataError(f"Training: warmup is a share of all steps, from 0 to 1, not {self.warmup!r}.")
         for name in ("weight_decay", "checkpoint_seconds"):
