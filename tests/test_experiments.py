@@ -75,9 +75,10 @@ def test_everything_is_planned_once_per_seed_and_fixed_models_once_per_split():
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_and_a_preset_are_planned_with_their_peers(experiment):
-    runs = runner.planned([experiment], ["paper"], 1)
+    preset = "defaults" if experiment == "beyond" else "paper"
+    runs = runner.planned([experiment], [preset], 1)
     assert {run.of[0].experiment for run in runs} == {experiment}
-    assert {run.of[1].preset for run in runs} == {"peer", "paper"}
+    assert {run.of[1].preset for run in runs} == {"peer", preset}
 
 
 def test_an_unknown_experiment_is_refused():
@@ -260,14 +261,8 @@ def test_a_summary_has_spread_over_seeds_and_the_best_peer_is_no_floor(tiny, mon
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (
-            ["citys"],
-            "There is no experiment 'citys'; there are synthetic, sequences, ratings, instacart, cities, theory.",
-        ),
-        (
-            ["paper"],
-            "There is no experiment 'paper'; there are synthetic, sequences, ratings, instacart, cities, theory.",
-        ),
+        (["citys"], f"There is no experiment 'citys'; there are {', '.join(EXPERIMENTS)}, theory."),
+        (["paper"], f"There is no experiment 'paper'; there are {', '.join(EXPERIMENTS)}, theory."),
         (["cities", "--preset", "first"], "There is no preset 'first'; there are paper, defaults, best."),
     ],
 )
