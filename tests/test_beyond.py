@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from shell import efattn
 
 from efattn import datasets
 from efattn.experiments import runner
@@ -75,3 +76,16 @@ def test_every_model_fits_and_is_tested_on_all_rows(setting, entry, movies):
     assert np.isfinite([found["value"], found["log_likelihood"]]).all()
     assert (entry.preset == "peer") == (entry.model not in ("latent factors", "EFA"))
     assert entry.paper is None
+
+
+@pytest.mark.slow
+def test_without_movielens_the_stations_are_run(tmp_path):
+    """The preset has no model here, so that the peers run alone. No download gets through."""
+    nowhere = {"EFATTN_DATA": "", "XDG_CACHE_HOME": str(tmp_path / "cache"), "https_proxy": "http://127.0.0.1:9"}
+    folder = tmp_path / "results"
+    done = efattn("reproduce", "beyond", "--preset", "paper", "--seeds", "1", "-o", folder, cwd=tmp_path, **nowhere)
+    assert done.code == 2
+    for part in ("'movielens-100k' is not on this machine", "$EFATTN_DATA is not set", "ml-100k.zip"):
+        assert part in done.err
+    assert {(r["setting"], r["preset"]) for r in runner.read(folder)} == {("NOAA stations", "peer")}
+    assert (folder / "summary.json").exists()
