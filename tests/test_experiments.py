@@ -1,5 +1,6 @@
 """Experiments: what is planned is run once, recorded whole, gone on with after a stop, and compared on equal rows."""
 
+import io
 import json
 import logging
 from dataclasses import replace
@@ -7,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from rich.console import Console
 from shell import efattn, forked
 from small_training import Stop
 from test_resume import dying_at
@@ -14,7 +16,7 @@ from test_resume import dying_at
 from efattn import DataError
 from efattn.baselines import ItemMean
 from efattn.estimators import LatentFactor
-from efattn.experiments import runner, summary
+from efattn.experiments import reproducing, runner, summary
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.settings import MSE, Entry, Metric, Setting, Split, quarter_held, random_users
 from efattn.training import Training
@@ -75,9 +77,10 @@ def test_everything_is_planned_once_per_seed_and_fixed_models_once_per_split():
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
 def test_an_experiment_and_a_preset_are_planned_with_their_peers(experiment):
-    runs = runner.planned([experiment], ["paper"], 1)
+    preset = "defaults" if experiment == "beyond" else "paper"
+    runs = runner.planned([experiment], [preset], 1)
     assert {run.of[0].experiment for run in runs} == {experiment}
-    assert {run.of[1].preset for run in runs} == {"peer", "paper"}
+    assert {run.of[1].preset for run in runs} == {"peer", preset}
 
 
 def test_an_unknown_experiment_is_refused():
@@ -260,14 +263,8 @@ def test_a_summary_has_spread_over_seeds_and_the_best_peer_is_no_floor(tiny, mon
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (
-            ["citys"],
-            "There is no experiment 'citys'; there are synthetic, sequences, ratings, instacart, cities, theory.",
-        ),
-        (
-            ["paper"],
-            "There is no experiment 'paper'; there are synthetic, sequences, ratings, instacart, cities, theory.",
-        ),
+        (["citys"], f"There is no experiment 'citys'; there are {', '.join(EXPERIMENTS)}, theory."),
+        (["paper"], f"There is no experiment 'paper'; there are {', '.join(EXPERIMENTS)}, theory."),
         (["cities", "--preset", "first"], "There is no preset 'first'; there are paper, defaults, best."),
     ],
 )
@@ -281,10 +278,50 @@ def test_a_missing_data_set_says_where_it_was_looked_for(tmp_path):
     nowhere = {"EFATTN_DATA": "", "XDG_CACHE_HOME": str(tmp_path / "cache")}
     done = efattn("reproduce", "instacart", "--preset", "paper", "-o", tmp_path / "results", cwd=tmp_path, **nowhere)
     assert done.code == 2
+    assert done.err.startswith(
+        "efattn: Not run, because their data cannot be loaded: instacart, past; instacart, others."
+    )
+    assert done.err.count("is not on this machine") == 1
     for part in ("'instacart' is not on this machine", "$EFATTN_DATA is not set", str(tmp_path / "cache")):
         assert part in done.err
     assert "Traceback" not in done.err
     assert not list(tmp_path.rglob("*.json"))
+
+
+def test_what_has_data_is_run_before_it_is_told_what_has_none(tiny, tmp_path, monkeypatch):
+    def nowhere(seed):
+        raise DataError("The data set 'moon' is not on this machine.")
+
+    both = tuple(replace(TINY, name=name, split=nowhere) for name in ("far", "farther"))
+    for module in (runner, summary, reproducing):
+        monkeypatch.setattr(module, "SETTINGS", (both[0], TINY, both[1]))
+    monkeypatch.setattr(reproducing, "EXPERIMENTS", ("tiny",))
+    console = Console(file=io.StringIO(), width=200)
+    with pytest.raises(DataError) as told:
+        reproducing.reproduce(["tiny"], [], 2, tmp_path, pages=tmp_path / "pages", console=console)
+    assert str(told.value) == (
+        "Not run, because their data cannot be loaded: tiny, far; tiny, farther.\n"
+        "The data set 'moon' is not on this machine."
+    )
+    assert "tiny, far: left out" in console.file.getvalue(), "which is told at once, too"
+    assert {(r["setting"], r["model"]) for r in runner.read(tmp_path)} == {
+        ("only, one", "item mean"),
+        ("only, one", "EFA"),
+    }
+    assert len(json.loads((tmp_path / "summary.json").read_text())) == 2
+    assert (tmp_path / "pages" / "results.md").exists()
+
+
+def test_finished_runs_need_no_data(tiny, tmp_path, monkeypatch):
+    def nowhere(seed):
+        raise DataError("Nowhere.")
+
+    runs = runner.planned(seeds=1)
+    runner.run_all(runs, tmp_path)
+    monkeypatch.setattr(runner, "SETTINGS", (replace(TINY, split=nowhere),))
+    runner._split.cache_clear()
+    assert runner.without_data(runs, tmp_path) == {}
+    assert runner.without_data(runner.planned(seeds=2), tmp_path) == {0: "Nowhere."}
 
 
 def test_help_has_an_example():

@@ -17,7 +17,7 @@ from efattn.experiments.page.baskets import components
 from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, said, table
 from efattn.experiments.page.html import page as as_html
 from efattn.experiments.page.reading import MINUS, Results, efa, named, papers
-from efattn.experiments.presets import EXPERIMENTS, SETTINGS
+from efattn.experiments.presets import BEYOND, EXPERIMENTS, OF_THE_PAPER, SETTINGS
 from efattn.experiments.presets.groceries import REPRESENTATIVE
 from efattn.experiments.settings import Setting
 from efattn.experiments.summary import FLOOR
@@ -153,7 +153,7 @@ def test_every_setting_has_a_row_and_a_section(which, request):
     text = (request.getfixturevalue(which) / "results.md").read_text()
     leading_rows = text.split("## Synthetic")[0]
     for setting in SETTINGS:
-        assert f"| {named(setting)} |" in leading_rows
+        assert (f"| {named(setting)} |" in leading_rows) == (setting in OF_THE_PAPER)
         assert f"### {named(setting)}: {setting.metric.name}" in text
 
 
@@ -297,6 +297,57 @@ def test_where_splits_move_means_are_over_the_seeds_that_all_have():
         assert mine["mean"] == pytest.approx(np.mean([made_up(setting, one, seed)["value"] for seed in seeds]))
         told = [line for line in leading._standing(results) if "Splits move" in line]
         assert len(told) == (len(seeds) == 1)
+
+
+# ---- beyond the paper
+
+
+def beyond_section(results: Results, monkeypatch) -> str:
+    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, file, **how: file.write(PIXEL))
+    text = markdown.page("", page.page(results))
+    return text.split("\n## Beyond the paper\n")[1].split("\n## ")[0]
+
+
+def test_data_the_paper_does_not_use_have_a_section_and_no_column_for_it(full, empty):
+    for folder in (full, empty):
+        section = (folder / "results.md").read_text().split("\n## Beyond the paper\n")[1].split("\n## ")[0]
+        assert section.count("| best peer | latent factors | EFA, defaults |") == 1
+        assert "paper | ours" not in section
+        for setting in BEYOND:
+            assert f"\n| {named(setting)} | " in section
+    brief = markdown.block(leading.brief(Results([], {})))
+    assert all(named(setting) not in brief for setting in BEYOND)
+
+
+def shifted(record, setting: Setting, entry, by: float):
+    """The same run of another model, every group's loss changed by so much."""
+    found = {**copy.deepcopy(record), "model": entry.model, "preset": entry.preset, "value": record["value"] + by}
+    found["groups"]["value"] = (np.array(record["groups"]["value"]) + by).tolist()
+    return found
+
+
+def test_beyond_the_paper_efa_is_compared_with_latent_factors_and_the_best_peer(monkeypatch):
+    setting = BEYOND[0]
+    peer, latent = setting.entries[0], next(e for e in setting.entries if e.model == "latent factors")
+    one = made_up(setting, peer, 0)
+    records = [one, shifted(one, setting, latent, 0.75), shifted(one, setting, efa(setting, "defaults"), 0.25)]
+    section = beyond_section(Results(records, {}), monkeypatch)
+    (row,) = (line for line in section.splitlines() if line.startswith(f"| {named(setting)} |"))
+    cells = [cell.strip().replace("\N{NO-BREAK SPACE}", " ") for cell in row.strip("|").split("|")]
+    assert cells[1] == f"**{one['value']:.3f} (1), {peer.model}**"
+    assert cells[4:] == [f"{MINUS}0.500 ± 0.000", "+0.250 ± 0.000"]
+    assert f"ahead of them in {named(setting)}" in section
+    assert f"behind the best peer in {named(setting)}" in section
+
+
+@pytest.mark.parametrize("model", ["peer", "latent factors", "EFA"])
+def test_beyond_the_paper_one_model_alone_is_shown_and_compared_with_nobody(model, monkeypatch):
+    setting = BEYOND[-1]
+    entry = next(e for e in setting.entries if model in (e.preset, e.model))
+    section = beyond_section(Results([made_up(setting, entry, 0)], {}), monkeypatch)
+    assert f"| {entry.model} | {entry.preset} | " in section
+    assert "ahead of" not in section
+    assert "Not run yet: " in section
 
 
 # ---- small parts

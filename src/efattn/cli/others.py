@@ -150,7 +150,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[EXPERIMENT]...",
-            help="synthetic, sequences, ratings, instacart, cities, theory; all unless said.",
+            help="synthetic, sequences, ratings, instacart, cities, beyond, theory; all unless said.",
             show_default=False,
         ),
     ] = None,
@@ -169,7 +169,7 @@ def reproduce(
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side, one thread each.")] = 1,
     json: options.Json = False,
 ) -> None:
-    """The paper's experiments beside honest peers: hours for all, minutes for one."""
+    """The paper's experiments and more beside honest peers: hours for all, minutes for one."""
     from rich.console import Console
 
     from efattn.experiments.reproducing import reproduce as run

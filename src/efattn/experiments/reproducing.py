@@ -1,4 +1,7 @@
-"""`efattn reproduce`: the runs that are missing, then the summary and the page, made from files only."""
+"""`efattn reproduce`: the runs that are missing, then the summary and the page, made from files only.
+
+A setting whose data cannot be loaded is left out, and told in the end: what can be run is run.
+"""
 
 import contextlib
 import time
@@ -10,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from efattn.errors import DataError
 from efattn.experiments import page, runner, summary, theory
-from efattn.experiments.presets import EXPERIMENTS
+from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.runner import Record, Run
 from efattn.experiments.settings import PRESETS
 
@@ -27,15 +30,15 @@ def reproduce(
 ) -> list[Record]:
     """names: experiments and "theory", all if there are none. pages: the folder for results.md, results.html and
     figures."""
-    for what, asked, there in (
-        ("experiment", names, (*EXPERIMENTS, "theory")),
-        ("preset", presets, tuple(preset for preset in PRESETS if preset != "peer")),
-    ):
-        for name in asked:
-            if name not in there:
-                raise DataError(f"There is no {what} {name!r}; there are {', '.join(there)}.")
+    _check(names, presets)
     chosen = [name for name in names if name != "theory"]
     runs = runner.planned(chosen, presets, seeds) if chosen or not names else []
+    lacking = runner.without_data(runs, folder)
+    runs = [run for run in runs if run.setting not in lacking or (folder / run.path).exists()]
+    if lacking and not runs:
+        raise DataError(_left_out(lacking))
+    for setting in lacking:
+        console.print(f"{SETTINGS[setting].title}: left out, its data cannot be loaded.", highlight=False)
     with _bar(console, jobs, runs, folder) as tick:
 
         def told(run: Run, record: Record) -> None:
@@ -48,7 +51,25 @@ def reproduce(
     found = summary.write(folder, runner.read(folder))
     if pages is not None:
         page.write(pages, folder)
+    if lacking:
+        raise DataError(_left_out(lacking))
     return found
+
+
+def _check(names: Sequence[str], presets: Sequence[str]) -> None:
+    for what, asked, there in (
+        ("experiment", names, (*EXPERIMENTS, "theory")),
+        ("preset", presets, tuple(preset for preset in PRESETS if preset != "peer")),
+    ):
+        for name in asked:
+            if name not in there:
+                raise DataError(f"There is no {what} {name!r}; there are {', '.join(there)}.")
+
+
+def _left_out(lacking: dict[int, str]) -> str:
+    """Which settings, and for each data set once what to do."""
+    names = "; ".join(SETTINGS[setting].title for setting in lacking)
+    return "\n".join([f"Not run, because their data cannot be loaded: {names}.", *dict.fromkeys(lacking.values())])
 
 
 @contextlib.contextmanager

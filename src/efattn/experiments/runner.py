@@ -84,6 +84,17 @@ def planned(experiments: Sequence[str] = (), presets: Sequence[str] = (), seeds:
     return found
 
 
+def without_data(runs: Iterable[Run], folder: Path) -> dict[int, str]:
+    """The settings among runs still to be made whose data cannot be loaded, and why."""
+    found = {}
+    for setting in dict.fromkeys(run.setting for run in runs if not (folder / run.path).exists()):
+        try:
+            _split(setting, 0)
+        except DataError as error:
+            found[setting] = str(error)
+    return found
+
+
 def run_all(
     runs: Iterable[Run], folder: Path, *, jobs: int = 1, told: Told | None = None, bar: bool | None = None
 ) -> int:

@@ -1,4 +1,4 @@
-"""One picture for a talk: every setting, each model's loss relative to the best peer's."""
+"""One picture for a talk: every setting of the paper, each model's loss relative to the best peer's."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
@@ -7,7 +7,7 @@ import numpy as np
 
 from efattn.experiments.page.blocks import Block, label, picture
 from efattn.experiments.page.reading import Results, efa, named, papers
-from efattn.experiments.presets import SETTINGS
+from efattn.experiments.presets import OF_THE_PAPER
 from efattn.experiments.settings import Entry, Setting
 from efattn.plots import style
 
@@ -30,7 +30,7 @@ Spread = dict[str, list[np.ndarray]]
 
 
 def blocks(results: Results) -> Iterator[Block]:
-    rows = [(s, {name: relative(results, s, _entry(s, name)) for name in MARKS}) for s in SETTINGS]
+    rows = [(s, {name: relative(results, s, _entry(s, name)) for name in MARKS}) for s in OF_THE_PAPER]
     chosen = [(s, row) for s, row in rows if any(map(len, row.values()))]
     if chosen:
         found: Spread = {name: [row[name] for _, row in chosen] for name in MARKS}

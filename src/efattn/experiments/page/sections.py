@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from efattn.experiments.page import baskets, counts, places
+from efattn.experiments.page import baskets, beyond, counts, places
 from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, table
 from efattn.experiments.page.reading import NONE, Results, digits, named, number, seconds, settings, spread
 from efattn.experiments.presets import EXPERIMENTS
@@ -18,7 +18,9 @@ TITLES = {
     "ratings": "MovieLens ratings",
     "instacart": "Instacart baskets",
     "cities": "US cities",
+    "beyond": "Beyond the paper",
 }
+FIRST: dict[str, Callable[[Results], Iterator[Block]]] = {"beyond": beyond.blocks}
 MORE: dict[str, Callable[[Results], Iterator[Block]]] = {
     "ratings": counts.blocks,
     "instacart": baskets.blocks,
@@ -29,6 +31,8 @@ MORE: dict[str, Callable[[Results], Iterator[Block]]] = {
 def blocks(results: Results) -> Iterator[Block]:
     for experiment in EXPERIMENTS:
         yield Heading(TITLES.get(experiment, experiment))
+        if experiment in FIRST:
+            yield from FIRST[experiment](results)
         chosen = settings(experiment)
         notes = tuple(dict.fromkeys(note for setting in chosen for note in setting.notes))
         if notes:
@@ -48,7 +52,10 @@ def _table(results: Results, setting: Setting) -> Iterator[Block]:
     competing = [one["mean"] for entry, one in found.items() if one is not None and entry.model != FLOOR]
     lowest = min(competing, default=None) if results.on_equal_rows(setting, setting.entries) else None
     if shown:
-        yield table(HEAD, [_row(setting, entry, found[entry], lowest) for entry in shown], words=2)
+        rows = [_row(setting, entry, found[entry], lowest) for entry in shown]
+        printed = any(entry.paper is not None for entry in setting.entries)
+        kept = [k for k, name in enumerate(HEAD) if name != "paper" or printed]
+        yield table([HEAD[k] for k in kept], [[row[k] for k in kept] for row in rows], words=2)
     missing = [f"{entry.model} ({entry.preset})" for entry, one in found.items() if one is None]
     if missing:
         yield Text(f"Not run yet: {'; '.join(missing)}.")

@@ -1,13 +1,15 @@
-"""The experiments: every setting with every model in it, in the paper's order."""
+"""The experiments: every setting with every model in it, in the paper's order, then what it does not have."""
 
-from efattn.experiments.presets import cities, groceries, ratings, sequences, synthetic
+from efattn.experiments.presets import beyond, cities, groceries, ratings, sequences, synthetic
 from efattn.experiments.settings import Setting
 
-SETTINGS: tuple[Setting, ...] = (
+OF_THE_PAPER: tuple[Setting, ...] = (
     *synthetic.SETTINGS,
     *sequences.SETTINGS,
     *ratings.SETTINGS,
     *groceries.SETTINGS,
     *cities.SETTINGS,
 )
+BEYOND: tuple[Setting, ...] = beyond.SETTINGS
+SETTINGS: tuple[Setting, ...] = (*OF_THE_PAPER, *BEYOND)
 EXPERIMENTS: tuple[str, ...] = tuple(dict.fromkeys(setting.experiment for setting in SETTINGS))

@@ -1,6 +1,7 @@
 """What several experiments share: the paper's optimiser, peers of items and of values."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from efattn import baselines
@@ -10,6 +11,7 @@ from efattn.experiments.settings import Entry
 from efattn.training import Training
 
 Context = Literal["past", "others"]
+Support = Literal["all", "distinct"]
 
 
 def adam(epochs: int, patience: int | None, rate: float = 1e-4, tokens: int = 256, device: str = "auto") -> Training:
@@ -43,6 +45,11 @@ def untuned(**question: Any) -> Entry:
     return Entry("EFA", "defaults", lambda seed: EFA(**question, seed=seed))
 
 
+def untuned_latent(**question: Any) -> Entry:
+    """Latent factors with the library's defaults."""
+    return Entry("latent factors", "defaults", lambda seed: LatentFactor(**question, seed=seed))
+
+
 def best(**options: Any) -> Entry:
     """Tuned on validation groups. Seeds are far apart, so that ensembles of different seeds share no member."""
     return Entry("EFA", "best", lambda seed: EFA(**options, seed=100 * seed))
@@ -52,28 +59,37 @@ def peer(model: str, make: Callable[[], Any]) -> Entry:
     return Entry(model, "peer", lambda seed: make(), fixed=True)
 
 
+def item_peers(context: Context, supports: Sequence[Support] = ("all", "distinct")) -> tuple[Entry, ...]:
+    """Of a table of items, each with these supports: popularity, Markov chain, additive logit."""
+    makers: dict[str, Callable[[Support, int], Any]] = {
+        "popularity": lambda support, seed: baselines.Popularity(context, support),
+        "Markov chain": lambda support, seed: baselines.MarkovChain(support),
+        "additive logit": lambda support, seed: baselines.AdditiveLogit(context, support=support, seed=seed),
+    }
+    if context == "others":
+        del makers["Markov chain"]
+    found = []
+    for name, make in makers.items():
+        for support in supports:
+            model = name if support == "all" else f"{name}, {support}"
+            found.append(Entry(model, "peer", partial(make, support), fixed=name != "additive logit"))
+    return tuple(found)
+
+
 def item_entries(
     context: Context, papers_numbers: tuple[float, float], training: Training, attention: Training | None = None
 ) -> tuple[Entry, ...]:
     """Of a table of items: peers with and without distinct support, latent factors and EFA as in the paper. attention:
     how EFA is trained, if otherwise."""
     fm, efa = papers_numbers
-    found = [peer("popularity", lambda: baselines.Popularity(context, "all"))]
-    found += [peer("popularity, distinct", lambda: baselines.Popularity(context, "distinct"))]
-    if context == "past":
-        found += [peer("Markov chain", lambda: baselines.MarkovChain("all"))]
-        found += [peer("Markov chain, distinct", lambda: baselines.MarkovChain("distinct"))]
-
-    def additive(support: Any) -> Callable[[int], Any]:
-        return lambda seed: baselines.AdditiveLogit(context, support=support, seed=seed)
-
-    found += [Entry("additive logit", "peer", additive("all"))]
-    found += [Entry("additive logit, distinct", "peer", additive("distinct"))]
     options: dict[str, Any] = {"context": context, "terms": "item", "support": "all"}
-    found += [latent("latent factors", fm, training, **options)]
-    found += [latent("latent factors, intercept", None, training, **options, intercept=True)]
-    found += [papers("EFA", efa, attention or training, **options)]
-    return (*found, untuned(context=context, terms="item"))
+    return (
+        *item_peers(context),
+        latent("latent factors", fm, training, **options),
+        latent("latent factors, intercept", None, training, **options, intercept=True),
+        papers("EFA", efa, attention or training, **options),
+        untuned(context=context, terms="item"),
+    )
 
 
 def value_peers(family: Any, context: Context) -> tuple[Entry, ...]:
