@@ -47,7 +47,12 @@ SYNTHETIC = (
     VALUE_FACTORS,
     BATCHES,
 )
-SEQUENCES = (MOVING, ITEM_FACTORS, DISTINCT, ITEM_COUNT, BATCHES)
+TIMES = (
+    "EFA's defaults and best preset look at the time between ratings, that of the predicted one included: movies that "
+    "were rated in one sitting, and on one screen, belong together. `EFA, order alone` is the same without "
+    "(`gaps=False`), as all other models are, and is to be compared with them; both are far ahead of the best peer."
+)
+SEQUENCES = (MOVING, ITEM_FACTORS, DISTINCT, TIMES, ITEM_COUNT, BATCHES)
 RATINGS = (
     "The loss is the paper's: the mean of rate - (y - 1) log rate (v1) and of rate - y log rate (v2), without the "
     "factorials. The log-likelihood is full, and is what models of other families are to be compared by.",

@@ -4,7 +4,7 @@ from typing import Any
 
 from efattn import datasets
 from efattn.experiments.presets import notes
-from efattn.experiments.presets.shared import Context, adam, best, item_entries, papers
+from efattn.experiments.presets.shared import Context, adam, best, item_entries, papers, untuned
 from efattn.experiments.settings import CROSS_ENTROPY, Setting, Split, random_users
 
 ROLES: dict[str, Any] = {"group": "user", "item": "movie", "order": "timestamp"}
@@ -26,6 +26,8 @@ def _setting(context: Context) -> Setting:
         *item_entries(context, PAPER[context], TRAINING),
         papers("EFA, distinct", None, TRAINING, context=context, terms="item", support="distinct"),
         best(context=context, terms="item", **BEST[context]),
+        untuned("EFA, order alone", context=context, terms="item", gaps=False),
+        best("EFA, order alone", context=context, terms="item", gaps=False, **BEST[context]),
     )
     known: dict[str, Any] = {"moving": True, "aim": AIM[context], "notes": notes.SEQUENCES}
     return Setting("sequences", context, split, ROLES, CROSS_ENTROPY, entries, **known)

@@ -40,9 +40,9 @@ def papers(model: str, paper: float | None, training: Training, **options: Any) 
     return Entry(model, "paper", lambda seed: PaperEFA(**options, seed=seed, training=training), paper)
 
 
-def untuned(**question: Any) -> Entry:
+def untuned(model: str = "EFA", **question: Any) -> Entry:
     """The library's defaults: only the question is told."""
-    return Entry("EFA", "defaults", lambda seed: EFA(**question, seed=seed))
+    return Entry(model, "defaults", lambda seed: EFA(**question, seed=seed))
 
 
 def untuned_latent(**question: Any) -> Entry:
@@ -50,9 +50,9 @@ def untuned_latent(**question: Any) -> Entry:
     return Entry("latent factors", "defaults", lambda seed: LatentFactor(**question, seed=seed))
 
 
-def best(**options: Any) -> Entry:
+def best(model: str = "EFA", **options: Any) -> Entry:
     """Tuned on validation groups. Seeds are far apart, so that ensembles of different seeds share no member."""
-    return Entry("EFA", "best", lambda seed: EFA(**options, seed=100 * seed))
+    return Entry(model, "best", lambda seed: EFA(**options, seed=100 * seed))
 
 
 def peer(model: str, make: Callable[[], Any]) -> Entry:
