@@ -72,13 +72,13 @@ class Attention(nn.Module):
         q, k, v = self.project(x).chunk(3, -1)
         return self.split(q * self.factor), self.split(k), self.split(v)
 
-    def weigh(self, scores: Tensor, visible: Tensor) -> Tensor:
-        """Scores (..., row, column) -> weights; a row that sees nothing gets zeros."""
+    def weigh(self, scores: Tensor, visible: Tensor, some: bool = False) -> Tensor:
+        """Scores (..., row, column) -> weights; a row that sees nothing gets zeros. some: each row sees something."""
         if self.kind == "linear":
             weights = scores.masked_fill(~visible, 0)
             return weights / visible.sum(-1, keepdim=True).clamp_min(1) if self.average else weights
         weights = scores.masked_fill(~visible, torch.finfo(scores.dtype).min).softmax(-1)
-        return weights.masked_fill(~visible, 0)
+        return weights if some else weights.masked_fill(~visible, 0)
 
     def bias(self, gap: Tensor | None) -> Tensor | None:
         """What is added to the scores for the gap (..., row, column) between a row and a column: (..., head, row,

@@ -31,21 +31,18 @@ def literal(stack: Stack, given: Inputs) -> Tensor:
 
 
 def two_streams(stack: Stack, given: Inputs) -> Tensor:
-    """An ordinary pass over [content; masked]: content looks at content, a masked row at content and at itself."""
+    """Content looks at content, a masked row at content and at itself."""
     sight, size = given.sight, given.content.shape[1]
-    masked_rows, gap = sight.masked_stream(), sight.gap_masked_stream()
-    visible = torch.cat((sight.content_stream(), masked_rows), 1)
-    gaps = _both(sight.gap_content_stream(), gap)
     x = torch.cat((given.content, given.masked), 1)  # (batch, context + target, width)
     for block, noise in zip(stack.layers, given.noise, strict=True):
-        h, seen = block.enter(x), visible
-        looking = h
+        parts = block.attention.parts(block.enter(x))
+        attended = _targets_look(block.attention, parts, sight, given.weights)
         if block is stack.blocks[-1]:  # content has nobody left to look at it
-            x, looking, seen, gaps = x[:, size:], h[:, size:], masked_rows, gap
-        weights = _list_if(given.weights)
-        x = block.leave(x, block.attention(looking, h, seen, weights, gaps), noise)
-        if given.weights is not None and weights:
-            given.weights.append(_with_own(weights[0][..., -given.masked.shape[1] :, :], size, sight))
+            x = x[:, size:]
+        else:
+            q, k, v = (y[:, :, :size] for y in parts)
+            attended = torch.cat((block.attention.look(q, k, v, sight.content(), gap=sight.gap), attended), 1)
+        x = block.leave(x, attended, noise)
     return x
 
 
@@ -67,11 +64,10 @@ def folded(stack: Stack, given: Inputs) -> Tensor:
     own = (fold * row[:, None]).sum(-1, keepdim=True)  # the target's own slot holds its row
     bias = layer.bias(sight.gap_from_slots())  # (batch, head2, target, row)
     if bias is not None:
-        own = own + bias.gather(-1, sight.slots[:, None, :, None].expand(*own.shape))
+        own = own + _own_bias(bias, sight)
     if layer.kind == "linear":  # a softmax does not see the constant
         own, fold, plain = own + constant, torch.cat((fold, constant), -1), F.pad(plain, (0, 1), value=1.0)
-    visible = sight.targets()
-    visible = torch.cat((visible, torch.full_like(visible[..., :1], sight.own)), -1)
+    visible = sight.targets_and_own()
     mixed, mean, own, total = look_at_swapped(swapped, g, fold, plain, own, visible, layer.average, bias)
     mean = mean[..., : stack.width] + own * row[:, None] + torch.einsum("bhgis,dhs->bgid", mixed, out) * kept
     return two.leave(row, _apply_values(layer, mean, total), given.noise[1])
@@ -108,15 +104,31 @@ def formed(stack: Stack, given: Inputs) -> Tensor:
 
 def _first_layer(block: Block, given: Inputs) -> tuple[Tensor, Swap]:
     """Row i of copy i after the first layer (batch, target, width), and the other rows as a swap."""
-    size = given.content.shape[1]
-    q, k, v = block.attention.parts(block.enter(torch.cat((given.content, given.masked), 1)))
-    weights = _list_if(given.weights)
-    sight = given.sight
-    attended = block.attention.look(q[:, :, size:], k, v, sight.masked_stream(), weights, sight.gap_masked_stream())
-    if given.weights is not None and weights:
-        given.weights.append(_with_own(weights[0], size, sight))
-    row = block.leave(given.masked, attended, given.noise[0])
-    return row, swap(block.attention, (q, k, v), sight)
+    parts = block.attention.parts(block.enter(torch.cat((given.content, given.masked), 1)))
+    row = block.leave(given.masked, _targets_look(block.attention, parts, given.sight, given.weights), given.noise[0])
+    return row, swap(block.attention, parts, given.sight)
+
+
+def _targets_look(
+    layer: Attention, parts: tuple[Tensor, Tensor, Tensor], sight: Sight, weights: list[Tensor] | None
+) -> Tensor:
+    """Masked rows look at content and at themselves: parts, queries, keys and values of [content; masked]."""
+    size, bias = sight.seen.shape[1], layer.bias(sight.gap_from_slots())
+    if layer.kind == "softmax" and bias is None and weights is None:  # fused, and the rest is in nobody's sight
+        return layer.look(parts[0][:, :, size:], *parts[1:], sight.masked_stream())
+    (_, q), (k, k_own), (v, v_own) = (x.split((size, x.shape[2] - size), 2) for x in parts)
+    score, own = q @ k.mT, (q * k_own).sum(-1, keepdim=True)
+    if bias is not None:
+        score, own = score + bias, own + _own_bias(bias, sight)
+    p = layer.weigh(torch.cat((score, own), -1), sight.targets_and_own()[:, None], some=sight.own)
+    if weights is not None:
+        weights.append(torch.where(sight.slot_columns()[:, None], p[..., -1:], p[..., :-1]))
+    return layer.merge(p[..., :-1] @ v + p[..., -1:] * v_own)
+
+
+def _own_bias(bias: Tensor, sight: Sight) -> Tensor:
+    """(batch, head, target, row) -> (batch, head, target, 1): of a target's own slot"""
+    return bias.gather(-1, sight.slots[:, None, :, None].expand(-1, bias.shape[1], -1, 1))
 
 
 def _through_copies(
@@ -182,17 +194,6 @@ def _own_rows(x: Tensor, slots: Tensor) -> Tensor:
     """(batch, target, context, ...) -> (batch, target, ...): row i of copy i"""
     index = slots.reshape(*slots.shape, *[1] * (x.dim() - 2)).expand(*slots.shape, 1, *x.shape[3:])
     return x.gather(2, index).squeeze(2)
-
-
-def _with_own(p: Tensor, size: int, sight: Sight) -> Tensor:
-    """Weights (batch, head, target, context + target) -> (batch, head, target, context), the own one in the own
-    slot."""
-    own = p[..., size:].diagonal(dim1=-2, dim2=-1)[..., None]
-    return torch.where(sight.slot_columns()[:, None], own, p[..., :size])
-
-
-def _both(content: Tensor | None, masked: Tensor | None) -> Tensor | None:
-    return None if content is None or masked is None else torch.cat((content, masked), 1)
 
 
 def _list_if(weights: list[Tensor] | None) -> list[Tensor] | None:

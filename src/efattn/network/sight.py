@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 Context = Literal["past", "others"]
@@ -85,11 +84,10 @@ class Sight:
         seen, allowed = self.seen[:, None] & ~self.slot_columns(), self.from_slots()
         return seen if allowed is None else seen & allowed
 
-    def content_stream(self) -> Tensor:
-        """(batch, context, context + target): what content sees of [content; masked]."""
-        batch, size = self.seen.shape
-        content = self.content().expand(batch, size, size)
-        return torch.cat((content, content.new_zeros(batch, size, self.slots.shape[1])), -1)
+    def targets_and_own(self) -> Tensor:
+        """(batch, target, context + 1): the same, and whether it sees itself."""
+        seen = self.targets()
+        return torch.cat((seen, torch.full_like(seen[..., :1], self.own)), -1)
 
     def masked_stream(self) -> Tensor:
         """(batch, target, context + target): what masked rows see of [content; masked]."""
@@ -106,18 +104,6 @@ class Sight:
     def gap_from_slots(self) -> Tensor | None:
         """(batch, target, context): the gap from each target to each position."""
         return None if self.gap is None else self.gap.gather(1, self._by_slot())
-
-    def gap_content_stream(self) -> Tensor | None:
-        """(batch, context, context + target), as content_stream, which sees nothing of what is only filled in."""
-        return None if self.gap is None else F.pad(self.gap, (0, self.slots.shape[1]))
-
-    def gap_masked_stream(self) -> Tensor | None:
-        """(batch, target, context + target), as masked_stream, where a target is as far away as from itself."""
-        gap = self.gap_from_slots()
-        if gap is None:
-            return None
-        own = gap.gather(2, self.slots[..., None])
-        return torch.cat((gap, own.expand(-1, -1, gap.shape[1])), -1)
 
     def _by_slot(self) -> Tensor:
         return self.slots[..., None].expand(-1, -1, self.seen.shape[1])
