@@ -10,7 +10,7 @@ from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, item_peers, peer, untuned, untuned_latent
 from efattn.experiments.settings import CROSS_ENTROPY, MSE, Setting, Split, random_users
 
-ITEMS: dict[str, Any] = {"group": "user", "item": "movie", "order": "position"}
+ITEMS: dict[str, Any] = {"group": "user", "item": "movie", "order": "timestamp"}
 RATINGS: dict[str, Any] = {"group": "user", "item": "movie", "value": "rating"}
 STATIONS: dict[str, Any] = {
     "group": "date",
@@ -22,11 +22,11 @@ VALUES: dict[str, Any] = {"context": "others", "terms": "value"}
 
 
 def users(seed: int) -> Split:
-    """Movies that no training user rated are left out of the other parts. Ties in time are broken by one draw: by id,
-    as the table is sorted, the order within a tie would tell what comes next."""
+    """Movies that no training user rated are left out of the other parts. Ties in time stand as one draw has them: by
+    id, as the table is sorted, the order within a tie would tell what comes next."""
     frame = datasets.movielens_100k()
     frame = frame.with_columns(draw=np.random.default_rng(0).random(len(frame))).sort("user", "timestamp", "draw")
-    parts = random_users(frame.drop("draw").with_columns(position=pl.int_range(pl.len()).over("user")), seed)
+    parts = random_users(frame.drop("draw"), seed)
     known = pl.col("movie").is_in(parts.train["movie"].unique().implode())
     return Split(parts.train, parts.validation.filter(known), parts.test.filter(known))
 
@@ -38,7 +38,8 @@ def years(seed: int) -> Split:
 
 def _items(context: Context) -> Setting:
     question: dict[str, Any] = {"context": context, "terms": "item"}
-    entries = (*item_peers(context, ("distinct",)), untuned_latent(**question), untuned(**question))
+    alone = untuned("EFA, order alone", **question, gaps=False)
+    entries = (*item_peers(context, ("distinct",)), untuned_latent(**question), untuned(**question), alone)
     known: dict[str, Any] = {"moving": True, "notes": notes.MOVIES}
     return Setting("beyond", f"MovieLens items, {context}", users, ITEMS, CROSS_ENTROPY, entries, **known)
 
