@@ -1,5 +1,6 @@
 """The rows of docs/odd-inputs.md about groups, times, roles and files; test_data_odd_inputs walks them."""
 
+import dataclasses
 import datetime
 import gzip
 import io
@@ -80,6 +81,13 @@ def lags_without_time() -> None:
 def time_kind_changed() -> None:
     schema = Schema.fit({**DAYS, "day": [datetime.date(2024, 1, d) for d in DAYS["day"]]}, DAILY, lags=1)
     refused("'day'", "numbers", "dates", make=lambda: schema.encode(DAYS))
+
+
+@case
+def order_kind_changed() -> None:
+    dated = {**DAYS, "at": [datetime.date(2024, 1, d) for d in DAYS["day"]]}
+    schema, _ = Schema.fit_encode(dated, dataclasses.replace(DAILY, order="at"), clock=True)
+    refused("'at'", "numbers", "dates", make=lambda: schema.encode({**DAYS, "at": DAYS["day"]}))
 
 
 @case

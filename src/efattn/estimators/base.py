@@ -254,6 +254,8 @@ class GroupEstimator(BaseEstimator, ABC):
             )
         schema, groups = Schema.fit_encode(table, roles, **self._sizes())
         terms = named_terms(self.terms, roles, len(schema.vocabulary or ()), groups.notes)
+        if schema.clock is not None:
+            groups.notes.append(f"Column {roles.order!r} says when rows were: attention knows the time between them.")
         family = None
         if "value" in terms:
             assert groups.value is not None
