@@ -20,8 +20,11 @@ PAPER = {"past": (3.715, 3.706), "others": (3.476, 3.420)}
 AIM = {"past": 3.66, "others": 3.34}
 REPRESENTATIVE = ("Asparagus", "Carrots", "Fresh Cauliflower", "Organic Avocado")
 TRAINING, ATTENTION = adam(500, 20), adam(200, 20)  # the paper runs 1,000 epochs
-BEST: dict[str, dict[str, Any]] = {"past": {"dropout": 0.2}, "others": {}}
-AVERAGED = Training(average=0.998)
+ONE_CYCLE = Training(epochs=30, decay="cosine", rate=1e-2, tokens=4096)
+BEST: dict[str, dict[str, Any]] = {
+    "past": {"layers": 3, "dropout": 0.2, "training": ONE_CYCLE},
+    "others": {"training": Training(average=0.998)},
+}
 BASKETS = 2
 
 
@@ -62,7 +65,7 @@ def _look(entry: Entry) -> Entry:
 
 
 def _setting(context: Context) -> Setting:
-    tuned = best(context=context, terms="item", width=64, ensemble=2, training=AVERAGED, **BEST[context])
+    tuned = best(context=context, terms="item", width=64, ensemble=2, **BEST[context])
     entries = tuple(map(_look, (*item_entries(context, PAPER[context], TRAINING, ATTENTION), tuned)))
     known: dict[str, Any] = {"aim": AIM[context], "notes": notes.INSTACART}
     return Setting("instacart", context, split, ROLES, CROSS_ENTROPY, entries, **known)
