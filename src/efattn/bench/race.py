@@ -27,7 +27,8 @@ def race(seed: int = 0) -> dict[str, Any]:
         if -record["validation"] < PAPER:
             raise KeyboardInterrupt
 
-    model = EFA(context="others", terms="item", seed=seed, training=Training(rate=1e-2, tokens=4096, device="cpu"))
+    training = Training(rate=1.5e-2, tokens=3072, average=0.96, device="cpu")
+    model = EFA(context="others", terms="item", dropout=0.05, seed=seed, training=training)
     train, test = datasets.instacart("train"), datasets.instacart("test")
     roles: dict[str, Any] = {"group": "basket", "item": "product", "order": "rank", "validation": 0.1}
     model.fit(train, **roles, callbacks=stop, progress=False)
