@@ -34,8 +34,8 @@ LEVEL = (
     "short of the aim by .004. Tried on validation users of v1, `others`: dropout 0.1 to 0.5, context dropout, one "
     "layer, width 64, weight decay with a lower rate, draws from the Gaussian at weights 0.5 and 0.7, an offset, and "
     "mixtures with shares of 0.3 to 0.7. Networks alone stay .002 to .009 behind the Gaussian, all mixtures are within "
-    ".001 of it. Boosted trees on the Gaussian's residuals, and ridges on which other movies a user rated, find nothing "
-    "to speak of either. Five hundred users with fourteen ratings each tell little beyond linear regressions."
+    ".001 of it. Boosted trees on the Gaussian's residuals, and ridges on which other movies a user rated, find little "
+    "there. Five hundred users with fourteen ratings each tell little beyond linear regressions."
 )
 
 
