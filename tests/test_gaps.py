@@ -58,6 +58,15 @@ def test_the_unit_is_a_small_gap_and_the_usual_one_the_median():
     assert float(gaps.usual) == 200
 
 
+@pytest.mark.parametrize("unit", [0.0, math.nan, math.inf, -1.0, 1e-320])
+def test_no_unit_leads_out_of_the_classes(unit):
+    gaps = Gaps()
+    gaps.unit.fill_(unit)
+    found = gaps(torch.tensor([[0.0, 1.0, 1.0, -1e300]], dtype=torch.float64))
+    assert found.min() >= 0
+    assert found.max() < gaps.size
+
+
 # ---- when attention is told
 
 
