@@ -29,7 +29,7 @@ bench: $(READY)
 	$(BIN)/efattn bench -o benchmarks/results
 
 results: $(READY)
-	$(BIN)/efattn reproduce --jobs 2 --pages docs
+	$(BIN)/efattn reproduce --jobs 2; code=$$?; $(BIN)/python -m efattn.experiments.page && exit $$code
 
 $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv .venv

@@ -30,6 +30,17 @@ def test_its_table_of_results_is_made_from_the_result_files():
     assert shown == markdown.block(leading.brief(Results.read(HOME / "results")))
 
 
+def test_a_command_writes_its_table_of_results(tmp_path):
+    from efattn.experiments.page.__main__ import BETWEEN, into_readme
+    from efattn.experiments.page.reading import Results
+
+    stale = tmp_path / "README.md"
+    stale.write_text(BETWEEN.sub("a table of long ago", README))
+    assert stale.read_text() != README
+    into_readme(stale, Results.read(HOME / "results"))
+    assert stale.read_text() == README
+
+
 def test_its_race_is_the_result_file():
     found = json.loads((HOME / "benchmarks/results/race.json").read_text())["records"]
     seconds = [record["seconds"] for record in found]

@@ -108,7 +108,7 @@ class Training:
         try:
             device = torch.device(self.device)
             torch.zeros(1, device=device).tolist()
-        except (RuntimeError, AssertionError, TypeError) as error:  # of which torch's NotImplementedError is one
+        except (RuntimeError, AssertionError, TypeError) as error:  # whatever torch says of it
             raise DataError(f"Training: device {self.device!r} is not there: {str(error).splitlines()[0]}") from error
         return device
 

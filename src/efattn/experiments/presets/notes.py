@@ -35,7 +35,7 @@ LEVEL = (
     "layer, width 64, weight decay with a lower rate, draws from the Gaussian at weights 0.5 and 0.7, an offset, and "
     "mixtures with shares of 0.3 to 0.7. Networks alone stay .002 to .009 behind the Gaussian, all mixtures are within "
     ".001 of it. Boosted trees on the Gaussian's residuals, and ridges on which other movies a user rated, find little "
-    "there. Five hundred users with fourteen ratings each tell little beyond linear regressions."
+    "there (`dev/LOG.md`). Five hundred users with fourteen ratings each tell little beyond linear regressions."
 )
 
 

@@ -1,0 +1,26 @@
+"""python -m efattn.experiments.page: from results/, write the summary, docs/results.* and the README's table again."""
+
+import re
+from pathlib import Path
+
+from efattn import storage
+from efattn.experiments import page, runner, summary
+from efattn.experiments.page import leading, markdown
+from efattn.experiments.page.reading import Results
+
+BETWEEN = re.compile(r"(?<=<!-- results -->\n).*?(?=\n<!-- /results -->)", re.DOTALL)
+
+
+def into_readme(readme: Path, results: Results) -> None:
+    """Put the leading table in its short form between the README's two markers."""
+    table = markdown.block(leading.brief(results))
+    text = BETWEEN.sub(lambda _: table, readme.read_text(encoding="utf-8"))
+    with storage.beside(readme) as part:
+        part.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    folder = Path("results")
+    summary.write(folder, runner.read(folder))
+    page.write(Path("docs"), folder)
+    into_readme(Path("README.md"), Results.read(folder))
