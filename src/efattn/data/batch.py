@@ -20,8 +20,7 @@ class Batch:
     """exists, item, lag, position: (batch, context); when, the time of each position in double precision: (batch,
     context); value, observed: (batch, context, columns); attributes: (batch, context, attributes); target, weight,
     exposure: (batch, length); cut: (batch, any), items of a group beyond the longest length, -1 for none, which count
-    for distinct support; rows: (batch, length), the table's row, -1 for padding; offset: (batch, length, size), what
-    is added to a network's outputs, where it is known beforehand."""
+    for distinct support; rows: (batch, length), the table's row, -1 for padding."""
 
     length: int
     exists: Tensor
@@ -37,7 +36,6 @@ class Batch:
     cut: Tensor | None = None
     rows: Tensor | None = None
     when: Tensor | None = None
-    offset: Tensor | None = None
 
     @classmethod
     def of(cls, groups: Sequence[Mapping[str, Any]], dtype: torch.dtype = torch.float32) -> "Batch":

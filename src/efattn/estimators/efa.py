@@ -1,20 +1,19 @@
 """Exponential family attention, as an estimator."""
 
-from collections.abc import Sequence
 from numbers import Real
 from typing import Any, Literal, final
 
 from torch import nn
 
 from efattn.errors import DataError
-from efattn.estimators import prior
-from efattn.estimators.base import GroupEstimator
+from efattn.estimators import companions
+from efattn.estimators.base import GroupEstimator, whole
 from efattn.estimators.members import MOST
-from efattn.estimators.plan import Plan, whole
+from efattn.estimators.blueprint import Blueprint
 from efattn.families import Categorical
-from efattn.models import Conditionals, Model, Term
+from efattn.models import Conditionals, Term
 from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
-from efattn.training import Feed, Training
+from efattn.training import Training
 
 FEW = 2000  # groups, below which an item term needs more dropout
 
@@ -34,12 +33,9 @@ class EFA(GroupEstimator):
     longer groups. gaps: let attention know how much time lies between two rows, by the order column; "auto" does for
     items where that column holds times or numbers at uneven steps, True for values too. ensemble: how many members,
     whose mixture predicts; they differ in their start values and in the order of batches. seed: of everything random.
-    training: how to optimise, efattn.Training(...). prior: a simple model fitted first: "gaussian" (of values),
-    "additive" (of items), one of efattn.baselines; "auto" lets a Gaussian predict together with the networks, as much
-    as held-out groups ask for, where it is quickly fitted; None for none. prior_use: "draws" from it are the share
-    prior_weight of each step, "offset" lets the network give only what is added to it, "start" trains on draws first
-    and on the data then, "member" gives it the share prior_weight of the predicted mixture; ("draws", "member") does
-    both.
+    training: how to optimise, efattn.Training(...). companions: simple models of efattn.simple that predict together with
+    the networks, one or several, as much as held-out groups ask for; "auto" for a Gaussian where it is quickly fitted;
+    None for the networks alone.
     """
 
     def __init__(
@@ -63,9 +59,7 @@ class EFA(GroupEstimator):
         ensemble: int = 1,
         seed: int = 0,
         training: Training | None = None,
-        prior: Any = "auto",
-        prior_weight: float = 0.5,
-        prior_use: Any = "draws",
+        companions: Any = "auto",
     ) -> None:
         self.family = family
         self.context = context
@@ -86,60 +80,56 @@ class EFA(GroupEstimator):
         self.ensemble = ensemble
         self.seed = seed
         self.training = training
-        self.prior = prior
-        self.prior_weight = prior_weight
-        self.prior_use = prior_use
+        self.companions = companions
 
     def _sizes(self) -> dict[str, Any]:
         of_items = self.terms is None or "item" in self.terms
         asked = self.gaps if self.gaps != "auto" or of_items else False
         return {"lags": self.lags, "max_length": self.max_length, "clock": asked}
 
-    def _terms(self, plan: Plan) -> dict[str, Conditionals]:
-        self._check()
+    def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         found: dict[str, Conditionals] = {}
-        if "item" in plan.terms:
-            found["item"] = self._item_term(plan)
-        if "value" in plan.terms:
-            found[plan.value_name] = self._value_term(plan)
+        if "item" in blueprint.terms:
+            found["item"] = self._item_term(blueprint)
+        if "value" in blueprint.terms:
+            found[blueprint.value_name] = self._value_term(blueprint)
         return found
 
-    def _item_term(self, plan: Plan) -> Term:
-        family = Categorical(max(plan.items, 2))
-        positions = plan.longest if plan.schema.roles.ordered else 0
+    def _item_term(self, blueprint: Blueprint) -> Term:
+        family = Categorical(max(blueprint.items, 2))
+        positions = blueprint.longest if blueprint.schema.roles.ordered else 0
         embedding = Embedding(
             ItemVectors(family.size, self.width), lag=self._lag(), mix=self._mix(), positions=positions
         )
         head = Head(perceptron(self.width, (), family.size), family.shared)
-        few = plan.train is not None and len(plan.train) < FEW
-        gaps = self._gaps(plan)
+        few = blueprint.train is not None and len(blueprint.train) < FEW
+        gaps = self._gaps(blueprint)
         stack = self._stack(few, gaps=gaps is not None)
-        return Term(embedding, stack, head, family, context=self.context, support=plan.distinct, gaps=gaps)
+        return Term(embedding, stack, head, family, context=self.context, support=blueprint.support, gaps=gaps)
 
-    def _value_term(self, plan: Plan) -> Term:
-        assert plan.family is not None
-        family, roles, half = plan.family, plan.schema.roles, max(self.width // 2, 1)
+    def _value_term(self, blueprint: Blueprint) -> Term:
+        family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
         attributes = len(roles.of("attributes"))
         embedding = Embedding(
             ValueMLP(family.columns, self.width, half),
-            item=ItemVectors(plan.items, half) if plan.items else None,
+            item=ItemVectors(blueprint.items, half) if blueprint.items else None,
             attributes=AttributeVectors((attributes, 2 * self.width, half)) if attributes else None,
             lag=self._lag(),
             mix=(self.width,),
-            positions=plan.longest if roles.ordered else 0,
+            positions=blueprint.longest if roles.ordered else 0,
         )
         varying = sum(not fixed for fixed in family.shared)
         head = Head(perceptron(self.width, (self.width,), varying), family.shared)
-        nearest, gaps = self.neighbours, self._gaps(plan) if self.gaps is True else None
+        nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
         return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps)
 
-    def _gaps(self, plan: Plan) -> Gaps | None:
-        if plan.schema.clock is None:
+    def _gaps(self, blueprint: Blueprint) -> Gaps | None:
+        if blueprint.schema.clock is None:
             return None
         gaps = Gaps()
-        if plan.train is not None:
-            gaps.fit(plan.train.steps)
+        if blueprint.train is not None:
+            gaps.fit(blueprint.train.steps)
         return gaps
 
     def _stack(self, few: bool = False, gaps: bool = False) -> Stack:
@@ -161,15 +151,8 @@ class EFA(GroupEstimator):
     def _mix(self) -> tuple[int, ...]:
         return (self.width,) if self.lags else ()
 
-    def _feeds(self, plan: Plan, options: Training, tick: Any = None) -> dict[str, Feed]:
-        return prior.feeds(self, plan, options, tick)
-
-    def _settle(self, plan: Plan, models: Sequence[Model]) -> None:
-        if self.prior == "auto":
-            prior.settle(plan, models)
-
     def _check(self) -> None:
-        prior.check(self)
+        companions.check(self.companions)
         for name, low in (("layers", 1), ("heads", 1), ("width", 1), ("feed_forward", 0), ("lags", 0)):
             value = getattr(self, name)
             if not whole(value, low):

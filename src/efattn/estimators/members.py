@@ -16,10 +16,10 @@ from torch import Tensor
 
 from efattn.errors import DataError
 from efattn.estimators import saving
-from efattn.estimators.plan import Plan
-from efattn.estimators.progress import Bar
+from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.progress import Stages
 from efattn.models import Model
-from efattn.training import Checkpoint, Feed, Fitting, Record, Training
+from efattn.training import Checkpoint, Fitting, Record, Training
 from efattn.training.checkpoint import fingerprint
 from efattn.training.processes import side_by_side
 
@@ -31,7 +31,7 @@ FINISHED = "finished.checkpoint"
 MOST = 1000
 
 
-class Fitted(NamedTuple):
+class Trained(NamedTuple):
     """What training gives. history: of one member after the other."""
 
     models: tuple[Model, ...]
@@ -39,45 +39,41 @@ class Fitted(NamedTuple):
     interrupted: bool
 
 
-def fitted(
+def train(
     models: Sequence[Model],
-    plan: Plan,
+    blueprint: Blueprint,
     options: Training,
     seed: int,
+    stages: Stages,
     *,
     callbacks: Iterable[Callable[[Record], object]] = (),
-    progress: bool | None = None,
     kept: Checkpoint | None = None,
     resume: bool = False,
     before: Sequence[Record] | None = None,
-    feeds: Callable[[Any], Mapping[str, Feed]] | None = None,
-) -> Fitted:
-    """Train them. before: the history of an earlier fit that these models go on from; without one, an interrupt keeps
-    the members that are finished, and drops those that know nothing yet. feeds: what terms are trained on, for all
-    members alike."""
+) -> Trained:
+    """before: the history of an earlier fit that these models go on from; without one, an interrupt keeps the members
+    that are finished, and drops those that know nothing yet."""
     several = len(models) > 1
-    with Bar(progress) as bar:
-        shared = {} if feeds is None else feeds(bar.tick)
-        fittings = [
-            Fitting(
-                model,
-                plan.train,
-                plan.held,
-                options,
-                seed + k,
-                _own(kept, k) if several else kept,
-                [*callbacks, bar.epoch],
-                partial(bar.tick, member=k) if several else bar.tick,
-                history=[record for record in before or () if record.get("member", 0) == k],
-                label={"member": k} if several else {},
-                feeds=shared,
-            )
-            for k, model in enumerate(models)
-        ]
-        finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
+    assert blueprint.train is not None
+    fittings = [
+        Fitting(
+            model,
+            blueprint.train,
+            blueprint.held,
+            options,
+            seed + k,
+            _own(kept, k) if several else kept,
+            [*callbacks, stages.epoch],
+            partial(stages.tick, member=k) if several else stages.tick,
+            history=[record for record in before or () if record.get("member", 0) == k],
+            label={"member": k} if several else {},
+        )
+        for k, model in enumerate(models)
+    ]
+    finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
     chosen = _chosen(len(fittings), finished, options.jobs) if before is None else list(range(len(fittings)))
     history = _history(fittings, chosen)
-    return Fitted(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
+    return Trained(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
 
 
 def _chosen(number: int, finished: list[int], jobs: int) -> list[int]:
@@ -116,8 +112,6 @@ def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
             mark.prepare()
             if not resume:
                 mark.remove()
-    for fitting in fittings:
-        fitting.prepare()
     done = [k for k, mark in enumerate(marks) if mark is not None and _taken_back(fittings[k], mark)]
     todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
     with contextlib.closing(side_by_side(todo, resume, jobs) if jobs > 1 else _in_turn(todo, resume)) as finished:
@@ -149,7 +143,7 @@ def _taken_back(fitting: Fitting, mark: Checkpoint) -> bool:
 
 
 def checkpoint(
-    estimator: "GroupEstimator", folder: str | Path | None, resume: bool, plan: Plan, options: Training
+    estimator: "GroupEstimator", folder: str | Path | None, resume: bool, blueprint: Blueprint, options: Training
 ) -> Checkpoint | None:
     """Data, columns and options must be the same to go on; how often it is written and how many train at a time need
     not."""
@@ -158,8 +152,8 @@ def checkpoint(
             raise DataError("resume=True needs checkpoint=..., the folder that the interrupted fit wrote to.")
         return None
     given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
-    about: dict[str, Any] = {"columns": plan.schema.roles.to_json(), "options": saving.plain(given)}
-    data = {"data": fingerprint(plan.train, plan.held)}
+    about: dict[str, Any] = {"columns": blueprint.schema.roles.to_json(), "options": saving.plain(given)}
+    data = {"data": fingerprint(blueprint.train, blueprint.held)}
     return Checkpoint(Path(folder), {**data, **about}, options.checkpoint_seconds)
 
 

@@ -60,7 +60,7 @@ def fitted(told: Telling, context: Context, train: pl.DataFrame, epochs: int | N
     )
     sizes: dict[str, Any] = {"layers": 2, "heads": 2, "width": 32, "feed_forward": 0, "norm": None}
     sizes |= {"dropout": 0.0, "context_dropout": 0.0, "standardise": "global"}
-    efa = EFA(prior=None, training=Training(epochs=epochs or 12, **how), **sizes, **common)
+    efa = EFA(companions=None, training=Training(epochs=epochs or 12, **how), **sizes, **common)
     seen = SIGHT[context]
     return {
         "latent factors": told.fitted(latent, train, f"latent factors to {seen}", **ROLES, validation=0.1),

@@ -1,19 +1,22 @@
-"""What a prediction looks at."""
+"""What a prediction looks at, with labels."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
 import torch
 
-from efattn.data import Groups
-from efattn.errors import DataError
+from efattn.data import Groups, Table
+from efattn.errors import DataError, option
+from efattn.inference.asking import Tell, announce, encoded
+from efattn.inference.fitted import Fitted
 from efattn.models import Model, Term
 
 
 @final
 @dataclass(frozen=True)
-class Attention:
+class AttentionWeights:
     """weights (layer, head, target, context): each row sums to one (softmax). A target's own column stands for its
     masked form. targets, contexts: what each row and column is; lags: how many steps earlier each column was."""
 
@@ -39,8 +42,23 @@ class Attention:
         }
 
 
+def attention(
+    fitted: Fitted,
+    table: Table,
+    term: str | None = None,
+    *,
+    member: int = 0,
+    choose: Callable[[Groups], np.ndarray] | None = None,
+    tell: Tell = announce,
+) -> AttentionWeights:
+    """Of one group. choose: which of the table's groups, by number, where it has several."""
+    (asked,) = encoded(fitted, [table], tell)
+    groups = fitted.schema.standardise(asked.groups)
+    return weights_of(fitted.member(member), term, groups if choose is None else groups.subset(choose(groups)))
+
+
 @torch.no_grad()
-def attention(model: Model, name: str | None, groups: Groups) -> Attention:
+def weights_of(model: Model, name: str | None, groups: Groups) -> AttentionWeights:
     """Of the one group there is, in the term of that name (the last one by default)."""
     if len(groups) != 1:
         raise DataError(
@@ -48,18 +66,21 @@ def attention(model: Model, name: str | None, groups: Groups) -> Attention:
         )
     names = list(model.terms)
     if name is not None and name not in names:
-        raise DataError(f"There is no term {name!r}; this model has {', '.join(map(repr, names))}.")
+        raise DataError(f"There is no term {name!r}; this model has {', '.join(map(repr, names))}.", option="term")
     term = model[name or names[-1]]
+    term = getattr(term, "network", term)
     if not isinstance(term, Term):
-        raise DataError("A latent factor model has no attention; fit an EFA.")
+        raise DataError("Only an EFA has attention: latent factors and simple models have none.")
     if len(groups.pieces) > 1:
-        raise DataError("This group is longer than max_length and would be cut; pass fewer of its rows.")
-    batch = groups.batch(np.array([0]), term.context)
-    weights = term.attention(batch)[0].double().numpy()
+        limit = option("max_length", groups.max_length)
+        raise DataError(f"This group is longer than {limit} and would be cut; pass fewer of its rows.")
+    parameter = next(term.parameters())
+    batch = groups.batch(np.array([0]), term.context, parameter.dtype).to(parameter.device)
+    weights = term.attention(batch)[0].double().cpu().numpy()
     length = batch.length
     if batch.item is not None and groups.vocabulary is not None:
         labels = [groups.vocabulary.name(int(i)) for i in batch.item[0]]
     else:
         labels = [int(row) for row in groups.rows] + ["lagged"] * (batch.exists.shape[1] - length)
     lags = [0] * len(labels) if batch.lag is None else batch.lag[0].tolist()
-    return Attention(weights, labels[:length], labels, lags)
+    return AttentionWeights(weights, labels[:length], labels, lags)

@@ -7,6 +7,7 @@ Given n context rows of the group with residuals r_j = y_j - m - a_j, b has mean
 and variance s^2 t^2 / (n t^2 + s^2). Variances come from moments (unbalanced one-way analysis of variance).
 """
 
+from dataclasses import dataclass
 from typing import NamedTuple, final
 
 import numpy as np
@@ -14,9 +15,8 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
-from efattn.families import Family
-from efattn.network import Context
-from efattn.priors.base import ValuePrior
+from efattn.models import Conditionals
+from efattn.simple.base import MeanAndVariance, Recipe, Setting, Tick
 
 ROUNDS = 8
 PRIOR_ROWS = 5.0  # a variance of an item counts the overall one as so many rows
@@ -76,15 +76,23 @@ def item_variances(rest: np.ndarray, item: np.ndarray, items: int) -> np.ndarray
 
 
 @final
-class ItemMean(ValuePrior):
-    """The plain mean of each item, whatever the context; the overall one for an item without any value."""
+@dataclass(frozen=True)
+class ItemMean(Recipe):
+    """The mean and the variance of each item's values, whatever the context; the overall one for an item without any."""
 
-    def __init__(self, family: Family, items: int, context: Context = "others") -> None:
-        super().__init__(family, items, context)
-        self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
+    models = "value"
+
+    def build(self, setting: Setting) -> Conditionals:
+        return ItemMeans(setting)
+
+
+@final
+class ItemMeans(MeanAndVariance):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         self.register_buffer("variance", torch.ones(self.items + 1, dtype=torch.float64))
 
-    def fit(self, groups: Groups, held: Groups | None = None) -> None:
+    def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         data = observed(groups, self.items, self.has_items)
         overall = float(data.y.mean())
         count = np.bincount(data.item, minlength=self.items + 1)
@@ -101,17 +109,25 @@ class ItemMean(ValuePrior):
 
 
 @final
-class ShrunkMean(ValuePrior):
-    """Item effects and a group effect from the context, each shrunk by empirical Bayes."""
+@dataclass(frozen=True)
+class ShrunkMean(Recipe):
+    """Item and group effects, shrunk by empirical Bayes; a row's group effect comes from its context only."""
 
-    def __init__(self, family: Family, items: int, context: Context = "others") -> None:
-        super().__init__(family, items, context)
-        self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
+    models = "value"
+
+    def build(self, setting: Setting) -> Conditionals:
+        return ShrunkMeans(setting)
+
+
+@final
+class ShrunkMeans(MeanAndVariance):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         self.register_buffer("within", torch.ones(1, dtype=torch.float64))  # s^2
         self.register_buffer("between", torch.zeros(1, dtype=torch.float64))  # t^2
         self.register_buffer("items_spread", torch.zeros(1, dtype=torch.float64))  # r^2
 
-    def fit(self, groups: Groups, held: Groups | None = None) -> None:
+    def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         data, size = observed(groups, self.items, self.has_items), len(groups)
         effect, mean, within, between = np.zeros(size), np.zeros(self.items + 1), 1.0, 0.0
         for _ in range(ROUNDS):
@@ -132,20 +148,3 @@ class ShrunkMean(ValuePrior):
         left = within * between / (count * between + within)
         strange = (cells.item[:, :n] == self.items) * self.get_buffer("items_spread")
         return mean + effect, within + left + strange
-
-    @torch.no_grad()
-    def draw(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
-        """The same cells with new values: one effect for each group."""
-        cells = self.cells(batch)
-        effect = torch.randn(len(cells.y), 1, dtype=torch.float64, generator=generator)
-        noise = torch.randn(cells.y.shape, dtype=torch.float64, generator=generator)
-        drawn = self.get_buffer("mean")[cells.item]
-        drawn = drawn + effect * self.get_buffer("between").sqrt() + noise * self.get_buffer("within").sqrt()
-        return with_values(batch, drawn)
-
-
-def with_values(batch: Batch, drawn: Tensor) -> Batch:
-    """The batch with these values (batch, context) where it has any."""
-    if batch.value is None or batch.observed is None:
-        return batch.replace(value=(drawn * batch.exists)[..., None].float(), observed=batch.exists[..., None])
-    return batch.replace(value=torch.where(batch.observed, drawn[..., None].to(batch.value.dtype), 0.0))

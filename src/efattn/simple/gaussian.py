@@ -8,6 +8,8 @@ The target is a fitted Matern where items have places, else the same correlation
 groups. An item that a group has twice shares all but the noise share of its variance.
 """
 
+import time
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -15,19 +17,18 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
-from efattn.errors import DataError
-from efattn.families import Family
-from efattn.network import Context
-from efattn.priors import em
-from efattn.priors.base import TOKENS, Cells, ValuePrior, tuning_parts
-from efattn.priors.correlations import (
+from efattn.errors import DataError, option
+from efattn.models import Conditionals
+from efattn.simple import em
+from efattn.simple.base import TOKENS, Cells, MeanAndVariance, Recipe, Setting, Tick, tuning_parts
+from efattn.simple.correlations import (
     common_and_memory,
     distances,
     exchangeable,
     fit_matern,
     item_attributes,
 )
-from efattn.priors.effects import item_means, item_variances, observed, with_values
+from efattn.simple.effects import item_means, item_variances, observed
 
 WEIGHTS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 NOISE = 0.02  # the smallest share of an item's variance that is not repeated
@@ -35,50 +36,84 @@ MOST = 5000  # cells
 
 
 @final
-class GaussianConditional(ValuePrior):
+@dataclass(frozen=True)
+class GaussianConditional(Recipe):
+    """One Gaussian over all items, by EM on incomplete groups; each row conditioned on the others, or the earlier ones.
+
+    weight: of the simple covariance that the sample's is drawn to, from above 0 to 1, None to choose it on held-out
+    groups. places: whether that is a Matern covariance of the attributes' distances (great-circle for latitude and
+    longitude), else the same correlation for all pairs. seconds: how long to look for a better weight, at most; what
+    was found by then is kept.
+    """
+
+    weight: float | None = None
+    places: bool = True
+    seconds: float = 60.0
+    models = "value"
+
+    def build(self, setting: Setting) -> Conditionals:
+        self.check_number("weight", 1e-6, 1)
+        self.check_number("seconds", 0)
+        return GaussianOverItems(setting, self.weight, self.places, self.seconds)
+
+
+@final
+@dataclass(frozen=True)
+class Kriging(Recipe):
+    """A Gaussian process over places, and time with lags: item means and variances, and a fitted Matern correlation
+    with a nugget. The GaussianConditional with weight 1."""
+
+    models = "value"
+
+    def build(self, setting: Setting) -> Conditionals:
+        if not setting.attributes:
+            places = option("attributes", ["latitude", "longitude"])
+            raise DataError(f"Kriging needs to know where items are: pass {places}.", option="attributes")
+        return GaussianOverItems(setting, 1.0)
+
+
+@final
+class GaussianOverItems(MeanAndVariance):
     """weight: w, None to choose it; places: whether attributes are places to fit a Matern to."""
 
     def __init__(
-        self,
-        family: Family,
-        items: int,
-        context: Context = "others",
-        lags: int = 0,
-        weight: float | None = None,
-        places: bool = True,
+        self, setting: Setting, weight: float | None = None, places: bool = True, seconds: float = 60.0
     ) -> None:
-        super().__init__(family, items, context, lags)
+        super().__init__(setting)
         size = self.cells_in_all
         if size > MOST:
             raise DataError(f"A Gaussian over {size} items and lags is too large; it takes at most {MOST}.")
-        self.weight, self.places = weight, places
-        self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
+        self.weight, self.places, self.seconds = weight, places, seconds
         self.register_buffer("covariance", torch.eye(size + 1, dtype=torch.float64))  # the last: an unknown item
         self.register_buffer("noise", torch.zeros(size + 1, dtype=torch.float64))
         self.register_buffer("chosen", torch.zeros(1, dtype=torch.float64))
 
-    def fit(self, groups: Groups, held: Groups | None = None) -> None:
+    def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         if not self.has_items:
-            raise DataError("A Gaussian over items needs an item column: pass item=...")
-        weight = self.weight
+            raise DataError(f"A Gaussian over items needs an item column: pass {option('item')}", option="item")
+        weight, end = self.weight, time.monotonic() + self.seconds
         if weight is None:
             train, check = tuning_parts(groups, held)
-            weight = self._search(_Sample(self, train), check)
+            weight = self._search(_Sample(self, train, end), check, tick)
             if train is groups:
                 return
-        sample = _Sample(self, groups)
+        sample = _Sample(self, groups, end + self.seconds)
         self._take(sample, weight, sample.blend(weight, sample.start))
 
-    def _search(self, sample: "_Sample", check: Groups) -> float:
+    def _search(self, sample: "_Sample", check: Groups, tick: Tick) -> float:
+        """From strong shrinking to weak, which takes the longest, until it no longer pays or the time is up."""
         best: tuple[float, float, em.Normal] | None = None
         normal = sample.start
-        for weight in WEIGHTS:
+        for number, weight in enumerate(WEIGHTS):
+            tick(number, len(WEIGHTS))
             normal = sample.blend(weight, normal)
             self._take(sample, weight, normal)
             score = self.score(check)
             if best is None or score > best[0]:
                 best = (score, weight, normal)
-            elif weight < 0.6 * best[1]:  # past the best, and small weights take the longest
+            elif weight < 0.6 * best[1]:
+                break
+            if time.monotonic() > sample.end:
                 break
         assert best is not None
         self._take(sample, best[1], best[2])
@@ -120,22 +155,15 @@ class GaussianConditional(ValuePrior):
         strange = again & (index == self.cells_in_all)[:, None]
         return k.masked_fill(strange, 0.0)  # two unknown items are two items
 
-    @torch.no_grad()
-    def draw(self, batch: Batch, generator: torch.Generator | None = None) -> Batch:
-        """The same cells with new values, drawn together, lagged ones too."""
-        cells = self.cells(batch)
-        factor = torch.linalg.cholesky(self._covariances(cells.index))
-        noise = torch.randn(cells.y.shape, dtype=torch.float64, generator=generator)
-        return with_values(batch, self.get_buffer("mean")[cells.item] + (factor @ noise[..., None])[..., 0])
-
 
 class _Sample:
     """What is learnt from groups before the weight is chosen: incomplete rows, the target, a place to start."""
 
-    def __init__(self, prior: GaussianConditional, groups: Groups) -> None:
-        data, items, lags = observed(groups, prior.items, True), prior.items, prior.lags
+    def __init__(self, model: GaussianOverItems, groups: Groups, end: float) -> None:
+        data, items, lags = observed(groups, model.items, True), model.items, model.lags
+        self.end = end
         self.overall, self.spread = float(data.y.mean()), float(np.var(data.y)) + 1e-12
-        x = dense(prior, groups)
+        x = dense(model, groups)
         means = item_means(data, items)
         variances = item_variances(data.y - means[data.item], data.item, items)
         mean, sd = np.tile(means[:-1], lags + 1), np.sqrt(np.tile(variances[:-1], lags + 1))
@@ -147,7 +175,7 @@ class _Sample:
             now = em.Normal(self.start.mean[:items], self.target[:items, :items], [])
             fitted = em.fit(em.Rows(x[:, :items]), now, now.covariance, 0.05 * len(x))
             self.start = self.start._replace(mean=fitted.mean.repeat(lags + 1))
-        attributes = item_attributes(groups, items) if prior.places else None
+        attributes = item_attributes(groups, items) if model.places else None
         if attributes is not None and items > 2:
             self._fit_places(attributes)
 
@@ -163,20 +191,20 @@ class _Sample:
         if weight >= 1:
             return em.Normal(start.mean, self.target, [])
         strength = len(self.rows) * weight / (1 - weight)
-        return em.fit(self.rows, start, self.target, strength, fixed_mean=self.lags > 0)
+        return em.fit(self.rows, start, self.target, strength, fixed_mean=self.lags > 0, end=self.end)
 
 
-def dense(prior: ValuePrior, groups: Groups) -> np.ndarray:
+def dense(model: MeanAndVariance, groups: Groups) -> np.ndarray:
     """(group, cell) of the groups that have a target, NaN where missing; repeats are averaged."""
-    size, found = prior.cells_in_all, []
+    size, parts = model.cells_in_all, []
     for batch in groups.batches(TOKENS, dtype=torch.float64):
-        cells: Cells = prior.cells(batch)
+        cells: Cells = model.cells(batch)
         index = torch.where(cells.seen, cells.index, size)
         blank = torch.zeros(len(index), size + 1, dtype=torch.float64)
         total = blank.scatter_add(1, index, cells.y)
         count = blank.scatter_add(1, index, torch.ones_like(cells.y))
-        found.append((total / count)[batch.target.any(1), :size].numpy())  # 0 / 0: missing
-    return np.concatenate(found) if found else np.zeros((0, size))
+        parts.append((total / count)[batch.target.any(1), :size].numpy())  # 0 / 0: missing
+    return np.concatenate(parts) if parts else np.zeros((0, size))
 
 
 def _outer(x: Any) -> Tensor:

@@ -2,11 +2,12 @@
 
     Popularity      p(x) = (n_x + a) / (n + a D)
     MarkovChain     p(x | x') = (n_x'x + k p(x)) / (n_x' + k),       x' the item before; a state of its own at the start
-    AdditiveItems   softmax(b + s(n) sum_{j in context} M[x_j]),     M (D, D) of full rank, s = 1, 1/n or 1/sqrt(n)
+    AdditiveLogit   softmax(b + s(n) sum_{j in context} M[x_j]),     M (D, D) of full rank, s = 1, 1/n or 1/sqrt(n)
 
-Distinct support, scoring and drawn targets are those of all models. AdditiveItems is trained like them.
+Distinct support, scoring and drawn targets are those of all models. AdditiveLogit is trained like them.
 """
 
+from dataclasses import dataclass
 from typing import Literal, final
 
 import numpy as np
@@ -14,11 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from efattn.data import Batch, Groups
-from efattn.errors import DataError
-from efattn.families import Categorical
-from efattn.models.scoring import Conditionals, Support, at
-from efattn.network import Context
-from efattn.priors.base import FittedOnce, tuning_parts
+from efattn.errors import DataError, option
+from efattn.models.scoring import Conditionals, at
+from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, tuning_parts
 
 SMOOTHING = 0.5  # a
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e4)
@@ -27,14 +26,23 @@ Scale = Literal["sum", "mean", "root"]
 
 
 @final
-class Popularity(FittedOnce):
-    """The same for every row, but for what distinct support rules out."""
+@dataclass(frozen=True)
+class Popularity(Recipe):
+    """How often each item is met: the same for every row, but for what distinct support rules out."""
 
-    def __init__(self, items: int, context: Context = "others", support: Support = "all") -> None:
-        super().__init__(Categorical(items), context, support)
-        self.register_buffer("log_share", torch.zeros(items))
+    models = "item"
 
-    def fit(self, groups: Groups, held: Groups | None = None) -> None:
+    def build(self, setting: Setting) -> Conditionals:
+        return Shares(setting)
+
+
+@final
+class Shares(DirectlyFitted):
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting.family, setting.context, setting.support)
+        self.register_buffer("log_share", torch.zeros(self.family.size))
+
+    def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         self._set(log_share=np.log(shares(_counted(groups, self.family.size)[1], self.family.size)))
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
@@ -42,17 +50,34 @@ class Popularity(FittedOnce):
 
 
 @final
-class MarkovChain(FittedOnce):
-    """Transitions from the row before, smoothed by popularity as much as held-out groups ask for."""
+@dataclass(frozen=True)
+class MarkovChain(Recipe):
+    """Which item follows which. strength: how many rows the smoothing by popularity counts as, None to choose it on
+    held-out groups."""
 
-    def __init__(self, items: int, support: Support = "all", strength: float | None = None) -> None:
-        super().__init__(Categorical(items), "past", support)
+    strength: float | None = None
+    models = "item"
+
+    def build(self, setting: Setting) -> Conditionals:
+        self.check_number("strength", 1e-6)
+        if setting.context != "past":
+            raise DataError(f"A Markov chain looks back: pass {option('context', 'past')}.", option="context")
+        return Transitions(setting, self.strength)
+
+
+@final
+class Transitions(DirectlyFitted):
+    """From the row before, smoothed by popularity as much as held-out groups ask for."""
+
+    def __init__(self, setting: Setting, strength: float | None) -> None:
+        super().__init__(setting.family, "past", setting.support)
+        items = self.family.size
         _check_items(items)
         self.strength = strength
         self.register_buffer("log_step", torch.zeros(items + 2, items))  # after: the items, an unknown one, nothing
         self.register_buffer("chosen", torch.zeros(1))
 
-    def fit(self, groups: Groups, held: Groups | None = None) -> None:
+    def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         strength = self.strength
         if strength is None:
             train, check = tuning_parts(groups, held)
@@ -82,13 +107,25 @@ class MarkovChain(FittedOnce):
 
 
 @final
-class AdditiveItems(Conditionals):
-    """scale: "sum", "mean" or "root" (1 / sqrt(n)) of the context."""
+@dataclass(frozen=True)
+class AdditiveLogit(Recipe):
+    """softmax(b + s(n) sum over the context of M[x_j]), M of full rank, trained with early stopping. scale: "root"
+    divides the sum by sqrt(n), "mean" by n, "sum" by nothing."""
 
-    def __init__(
-        self, items: int, context: Context = "others", support: Support = "all", scale: Scale = "root"
-    ) -> None:
-        super().__init__(Categorical(items), context, support)
+    scale: Scale = "root"
+    models = "item"
+
+    def build(self, setting: Setting) -> Conditionals:
+        if self.scale not in ("sum", "mean", "root"):
+            raise DataError(f"AdditiveLogit: scale is 'sum', 'mean' or 'root', not {self.scale!r}.", option="scale")
+        return AdditiveItems(setting, self.scale)
+
+
+@final
+class AdditiveItems(Conditionals):
+    def __init__(self, setting: Setting, scale: Scale) -> None:
+        super().__init__(setting.family, setting.context, setting.support)
+        items = self.family.size
         _check_items(items)
         self.scale = scale
         self.bias = nn.Parameter(torch.zeros(items))
@@ -111,52 +148,6 @@ class AdditiveItems(Conditionals):
 
     def _share(self, count: Tensor) -> Tensor:
         return {"sum": torch.ones_like(count), "mean": 1 / count, "root": count.rsqrt()}[self.scale]
-
-    @torch.no_grad()
-    def draw(self, batch: Batch, generator: torch.Generator | None = None, sweeps: int = 5) -> Batch:
-        """What `draw_items` gives, from one sum per group that is kept up to date."""
-        assert batch.item is not None
-        n, size = batch.length, self.family.size
-        item = batch.item.clone()
-        item[:, :n] = size
-        known = torch.cat([self.matrix, torch.zeros_like(self.matrix[:1])])  # the unknown item adds nothing
-        total, count, groups = known.new_zeros(len(item), size), known.new_zeros(len(item), 1), torch.arange(len(item))
-        taken = torch.zeros(len(item), size + 1, dtype=torch.int16)
-        if batch.cut is not None:
-            taken.scatter_(1, torch.where(batch.cut < 0, size, batch.cut), 1)
-        for _ in range(1 if self.context == "past" else 1 + sweeps):
-            for i in range(n):
-                old = item[:, i].clone()
-                total, count = total - known[old], count - (old < size)[:, None].to(count.dtype)
-                taken[groups, old] -= 1
-                f = self.bias + self._share(count.clamp_min(1)) * total
-                if self.support == "distinct":
-                    f = f.masked_fill(taken[:, :size] > 0, -torch.inf)
-                free = batch.exists[:, i] & (f > -torch.inf).any(1)
-                new = torch.full_like(old, size)
-                new[free] = torch.multinomial(f[free].softmax(-1), 1, generator=generator)[:, 0] if free.any() else size
-                item[:, i] = new
-                total, count = total + known[new], count + (new < size)[:, None].to(count.dtype)
-                taken[groups, new] += 1
-        return batch.replace(item=item)
-
-
-@torch.no_grad()
-def draw_items(term: Conditionals, batch: Batch, generator: torch.Generator | None = None, sweeps: int = 5) -> Batch:
-    """The same cells with new items: one after the other in `past`; in `others` too, and then so many Gibbs sweeps. A
-    cell for which distinct support leaves nothing holds the unknown item."""
-    if batch.item is None:
-        raise DataError("There are no items to draw: pass item=...")
-    n, size, item = batch.length, term.family.size, batch.item.clone()
-    item[:, :n] = size
-    for _ in range(1 if term.context == "past" else 1 + sweeps):
-        for i in range(n):
-            item[:, i] = size
-            f = term.outputs(batch.replace(item=item.clone()), torch.full((len(item), 1), i))
-            p = term.family.mean(f)[:, 0].nan_to_num(0.0)
-            free = batch.exists[:, i] & (p.sum(-1) > 0)
-            item[free, i] = torch.multinomial(p[free], 1, generator=generator)[:, 0] if free.any() else item[free, i]
-    return batch.replace(item=item)
 
 
 def shares(item: np.ndarray, items: int) -> np.ndarray:

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Groups
-from efattn.models.places import haversine
+from efattn.models.distances import haversine
 
 
 class Matern(NamedTuple):

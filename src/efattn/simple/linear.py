@@ -8,7 +8,7 @@ averaged. The variance is that of the residuals, by item, on held-out groups.
 """
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -16,15 +16,15 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
-from efattn.errors import DataError
-from efattn.families import Family
-from efattn.network import Context
-from efattn.priors.base import TOKENS, ValuePrior, tuning_parts
-from efattn.priors.correlations import distances, item_attributes
-from efattn.priors.effects import item_means, item_variances, observed
+from efattn.errors import DataError, option
+from efattn.models import Conditionals
+from efattn.simple.base import TOKENS, MeanAndVariance, Recipe, Setting, Tick, tuning_parts
+from efattn.simple.correlations import distances, item_attributes
+from efattn.simple.effects import item_means, item_variances, observed
 
 POWERS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0)
 RIDGES = tuple(float(a) for a in np.logspace(-3, 1, 17))  # times rows and the features' variance
+LASSOS = tuple(np.logspace(-3, 0, 25).tolist())
 MOST = 2**28  # numbers in a table of features
 
 
@@ -36,29 +36,28 @@ class Examples(NamedTuple):
     item: np.ndarray
 
 
-class LinearValues(ValuePrior):
+class WeightedSum(MeanAndVariance):
     """normalised: the weights of what is there are made to sum to one."""
 
     normalised = False
 
-    def __init__(self, family: Family, items: int, context: Context = "others", lags: int = 0) -> None:
-        super().__init__(family, items, context, lags)
-        self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting)
         self.register_buffer("offset", torch.zeros(self.items + 1, dtype=torch.float64))
         self.register_buffer("variance", torch.ones(self.items + 1, dtype=torch.float64))
         self.register_buffer("weights", torch.zeros(self.items + 1, self.cells_in_all, dtype=torch.float64))
 
     @abstractmethod
-    def fit_weights(self, groups: Groups, train: Groups, check: Groups) -> None:
+    def fit_weights(self, groups: Groups, train: Groups, check: Groups, tick: Tick) -> None:
         """Set `offset` and `weights` from `groups`, choosing by a fit to `train` what is best on `check`."""
 
     @final
-    def fit(self, groups: Groups, held: Groups | None = None) -> None:
+    def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         if not self.has_items:
-            raise DataError(f"{type(self).__name__} is a model of items: pass item=...")
+            raise DataError(f"{type(self).__name__} has a weight for each item: pass {option('item')}")
         train, check = tuning_parts(groups, held)
         self._set(mean=item_means(observed(groups, self.items, True), self.items))
-        self.fit_weights(groups, train, check)
+        self.fit_weights(groups, train, check, tick)
         self._set(variance=torch.ones(self.items + 1))
         y, item, mean = self._residuals(check)
         self._set(variance=item_variances(y - mean, item, self.items))
@@ -111,35 +110,50 @@ class LinearValues(ValuePrior):
 
 
 @final
-class RegressionPerItem(LinearValues):
-    """Each item regressed on all that its rows see, with a "ridge" or "lasso" penalty, chosen for each item on held-out
-    groups. strengths: to choose from, relative to the one that leaves nothing (lasso) or to the data's (ridge)."""
+@dataclass(frozen=True)
+class RidgePerItem(Recipe):
+    """Each item's value regressed on the others' of its group (past: on the earlier ones) and on lagged ones, with a
+    ridge penalty chosen per item on held-out groups; a missing value counts as its item's mean."""
 
-    def __init__(
-        self,
-        family: Family,
-        items: int,
-        context: Context = "others",
-        lags: int = 0,
-        penalty: Literal["ridge", "lasso"] = "ridge",
-        strengths: Sequence[float] | None = None,
-    ) -> None:
-        super().__init__(family, items, context, lags)
+    models = "value"
+
+    def build(self, setting: Setting) -> Conditionals:
+        return RegressionPerItem(setting, "ridge")
+
+
+@final
+@dataclass(frozen=True)
+class LassoPerItem(Recipe):
+    """As RidgePerItem, with a lasso penalty."""
+
+    models = "value"
+
+    def build(self, setting: Setting) -> Conditionals:
+        return RegressionPerItem(setting, "lasso")
+
+
+@final
+class RegressionPerItem(WeightedSum):
+    """The penalty's strengths are relative to the one that leaves nothing (lasso) or to the data's (ridge)."""
+
+    def __init__(self, setting: Setting, penalty: Literal["ridge", "lasso"]) -> None:
+        super().__init__(setting)
         self.penalty = penalty
-        self.strengths = strengths or (RIDGES if penalty == "ridge" else tuple(np.logspace(-3, 0, 25).tolist()))
+        self.strengths = RIDGES if penalty == "ridge" else LASSOS
 
-    def fit_weights(self, groups: Groups, train: Groups, check: Groups) -> None:
+    def fit_weights(self, groups: Groups, train: Groups, check: Groups, tick: Tick) -> None:
         learn, tell = self.examples(train), self.examples(check)
         every = learn if train is groups else self.examples(groups)
         weights, offset = np.zeros(self.get_buffer("weights").shape), np.zeros(self.items + 1)
         for item in range(self.items):
-            mine, theirs, final_ = (np.flatnonzero(part.item == item) for part in (learn, tell, every))
+            tick(item, self.items)
+            mine, theirs, all_ = (np.flatnonzero(part.item == item) for part in (learn, tell, every))
             if len(mine) < 3 or not np.any(learn.x[mine]):
                 continue
             path = self._path(learn.x[mine], learn.y[mine])
             errors = [_error(fit, tell.x[theirs], tell.y[theirs]) for fit in path]
             best = int(np.argmin(errors)) if len(theirs) else 0
-            chosen = path[best] if every is learn else self._path(every.x[final_], every.y[final_])[best]
+            chosen = path[best] if every is learn else self._path(every.x[all_], every.y[all_])[best]
             weights[item], offset[item] = chosen
         self._set(weights=weights, offset=offset)
 
@@ -180,19 +194,32 @@ def _lasso(a: np.ndarray, b: np.ndarray, strengths: np.ndarray) -> np.ndarray:
 
 
 @final
-class InverseDistance(LinearValues):
-    """power: p, None to choose it on held-out groups."""
+@dataclass(frozen=True)
+class InverseDistance(Recipe):
+    """An item's mean plus the others' departures from theirs, weighted by distance to the power -p. power: p, None to
+    choose it on held-out groups."""
 
+    power: float | None = None
+    models = "value"
+
+    def build(self, setting: Setting) -> Conditionals:
+        self.check_number("power", 0)
+        return DistanceWeights(replace(setting, lags=0), self.power)
+
+
+@final
+class DistanceWeights(WeightedSum):
     normalised = True
 
-    def __init__(self, family: Family, items: int, context: Context = "others", power: float | None = None) -> None:
-        super().__init__(family, items, context)
+    def __init__(self, setting: Setting, power: float | None) -> None:
+        super().__init__(setting)
         self.power = power
 
-    def fit_weights(self, groups: Groups, train: Groups, check: Groups) -> None:
+    def fit_weights(self, groups: Groups, train: Groups, check: Groups, tick: Tick) -> None:
         attributes = item_attributes(groups, self.items)
         if attributes is None:
-            raise DataError("Inverse distances need the items' places: pass attributes=['latitude', 'longitude'].")
+            places = option("attributes", ["latitude", "longitude"])
+            raise DataError(f"Inverse distances need the items' places: pass {places}.", option="attributes")
         distance = distances(attributes)
         apart = distance[distance > 0]
         distance = (distance / (apart.median() if len(apart) else 1.0)).clamp_min(1e-3)
@@ -208,15 +235,21 @@ class InverseDistance(LinearValues):
 
 
 @final
-class Persistence(LinearValues):
-    """What the same item had a time step earlier; its mean where that is not known."""
+@dataclass(frozen=True)
+class Persistence(Recipe):
+    """What the same item had a time step earlier; its mean where that is not known. Needs lags."""
 
-    def __init__(self, family: Family, items: int, context: Context = "others", lags: int = 1) -> None:
-        if lags < 1:
-            raise DataError("Persistence looks one time step back: lags is at least 1.")
-        super().__init__(family, items, context, lags)
+    models = "value"
 
-    def fit_weights(self, groups: Groups, train: Groups, check: Groups) -> None:
+    def build(self, setting: Setting) -> Conditionals:
+        if setting.lags < 1:
+            raise DataError(f"Persistence looks one time step back: pass {option('lags', 1)}.", option="lags")
+        return LastValues(setting)
+
+
+@final
+class LastValues(WeightedSum):
+    def fit_weights(self, groups: Groups, train: Groups, check: Groups, tick: Tick) -> None:
         weights = torch.zeros(self.items + 1, self.cells_in_all)
         weights[: self.items, self.items : 2 * self.items] = torch.eye(self.items)
         self._set(weights=weights)

@@ -9,6 +9,8 @@ With complete rows, Sigma = (1 - w) sample + w T for k = n w / (1 - w), at once.
 their matrices.
 """
 
+import math
+import time
 from typing import NamedTuple
 
 import numpy as np
@@ -51,14 +53,16 @@ def fit(
     fixed_mean: bool = False,
     rounds: int = 200,
     tolerance: float = 1e-5,
+    end: float = math.inf,
 ) -> Normal:
-    """strength: k; start: where to begin; stops when the objective per row moves by less than the tolerance."""
+    """strength: k; start: where to begin; stops when the objective per row moves by less than the tolerance, or when the
+    clock (time.monotonic) is past `end`."""
     mean, sigma, trace = start.mean, start.covariance, list[float]()
     for _ in range(rounds):
         value, total, outer = _expect(rows, mean, sigma)
         factor = torch.linalg.cholesky(sigma)
         trace.append(value - strength / 2 * float(_log_det(factor) + torch.cholesky_solve(target, factor).trace()))
-        if len(trace) > 1 and trace[-1] - trace[-2] < tolerance * len(rows):
+        if len(trace) > 1 and (trace[-1] - trace[-2] < tolerance * len(rows) or time.monotonic() > end):
             break
         n = len(rows)
         shift = torch.zeros_like(mean) if fixed_mean else total / n
