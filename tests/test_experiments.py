@@ -14,7 +14,7 @@ from small_training import Stop
 from test_resume import dying_at
 
 from efattn import DataError
-from efattn.baselines import ItemMean
+from efattn.simple import ItemMean
 from efattn.estimators import LatentFactor
 from efattn.experiments import reproducing, runner, summary
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS

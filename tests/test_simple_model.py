@@ -1,6 +1,7 @@
-"""What every peer promises of the rows of a table, as EFA does; and, where the data are, numbers measured before."""
+"""What every simple model promises of the rows of a table, as EFA does; and, where the data are, numbers measured before."""
 
 import os
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -10,20 +11,7 @@ from sklearn.base import clone
 from small import QUICK, ratings, weather
 
 import efattn
-from efattn import DataError, families
-from efattn.baselines import (
-    AdditiveLogit,
-    GaussianConditional,
-    InverseDistance,
-    ItemMean,
-    Kriging,
-    LassoPerItem,
-    MarkovChain,
-    Persistence,
-    Popularity,
-    RidgePerItem,
-    ShrunkMean,
-)
+from efattn import DataError, SimpleModel, families, simple
 
 TABLE, WEATHER = ratings(users=40), weather(days=40)
 RATED = {"group": "user", "item": "movie", "value": "real", "order": "at"}
@@ -31,22 +19,22 @@ PLACED = {"group": "day", "item": "station", "value": "tmax", "attributes": ["la
 TIMED = PLACED | {"time": "day"}
 ITEMS = {"group": "user", "item": "movie", "order": "at"}
 VALUES = {
-    "mean": (lambda **o: ItemMean(**o), TABLE, RATED),
-    "shrunk": (lambda **o: ShrunkMean(**o), TABLE, RATED),
-    "gaussian": (lambda **o: GaussianConditional(**o), TABLE, RATED),
-    "ridge": (lambda **o: RidgePerItem(**o), TABLE, RATED),
-    "lasso": (lambda **o: LassoPerItem(**o), TABLE, RATED),
-    "inverse distance": (lambda **o: InverseDistance(**o), WEATHER, PLACED),
-    "kriging": (lambda **o: Kriging(**o), WEATHER, PLACED),
-    "gaussian, lags": (lambda **o: GaussianConditional(lags=1, **o), WEATHER, TIMED),
-    "ridge, lags": (lambda **o: RidgePerItem(lags=1, **o), WEATHER, TIMED),
-    "kriging, lags": (lambda **o: Kriging(lags=1, **o), WEATHER, TIMED),
-    "persistence": (lambda **o: Persistence(**o), WEATHER, TIMED),
+    "mean": (partial(SimpleModel, simple.ItemMean(), family="gaussian"), TABLE, RATED),
+    "shrunk": (partial(SimpleModel, simple.ShrunkMean(), family="gaussian"), TABLE, RATED),
+    "gaussian": (partial(SimpleModel, simple.GaussianConditional(), family="gaussian"), TABLE, RATED),
+    "ridge": (partial(SimpleModel, simple.RidgePerItem(), family="gaussian"), TABLE, RATED),
+    "lasso": (partial(SimpleModel, simple.LassoPerItem(), family="gaussian"), TABLE, RATED),
+    "inverse distance": (partial(SimpleModel, simple.InverseDistance(), family="gaussian"), WEATHER, PLACED),
+    "kriging": (partial(SimpleModel, simple.Kriging(), family="gaussian"), WEATHER, PLACED),
+    "gaussian, lags": (partial(SimpleModel, simple.GaussianConditional(), family="gaussian", lags=1), WEATHER, TIMED),
+    "ridge, lags": (partial(SimpleModel, simple.RidgePerItem(), family="gaussian", lags=1), WEATHER, TIMED),
+    "kriging, lags": (partial(SimpleModel, simple.Kriging(), family="gaussian", lags=1), WEATHER, TIMED),
+    "persistence": (partial(SimpleModel, simple.Persistence(), family="gaussian", lags=1), WEATHER, TIMED),
 }
 ONES = {
-    "popularity": lambda **o: Popularity(**o),
-    "chain": lambda context="past", **o: MarkovChain(**o),
-    "additive": lambda **o: AdditiveLogit(training=QUICK, **o),
+    "popularity": partial(SimpleModel, simple.Popularity()),
+    "chain": lambda context="past", **o: SimpleModel(simple.MarkovChain(), context="past", **o),
+    "additive": partial(SimpleModel, simple.AdditiveLogit(), training=QUICK),
 }
 FITTED = {}
 
@@ -190,7 +178,7 @@ def test_the_simple_ones_stand_in_their_order():
 
 def test_ratings_can_be_shifted_poisson():
     table = TABLE.filter(pl.col("rating") >= 1)
-    model = ShrunkMean(family=families.Poisson(shift=1)).fit(table, group="user", item="movie", value="rating")
+    model = SimpleModel(simple.ShrunkMean(), family=families.Poisson(shift=1)).fit(table, group="user", item="movie", value="rating")
     y, mean = table["rating"].to_numpy(), model.predict(table)["rating_mean"].to_numpy()
     from scipy import stats
 
@@ -199,29 +187,37 @@ def test_ratings_can_be_shifted_poisson():
 
 def test_a_table_without_items_has_means_too():
     roles = {"group": "user", "value": "real"}
-    for make in (ItemMean, ShrunkMean):
-        assert np.isfinite(make().fit(TABLE, **roles).score(TABLE))
+    for recipe in (simple.ItemMean(), simple.ShrunkMean()):
+        assert np.isfinite(SimpleModel(recipe).fit(TABLE, **roles).score(TABLE))
     with pytest.raises(DataError, match="item"):
-        GaussianConditional().fit(TABLE, **roles)
+        SimpleModel(simple.GaussianConditional()).fit(TABLE, **roles)
 
 
-def test_what_cannot_be_is_refused():
-    with pytest.raises(DataError, match="attributes"):
-        Kriging().fit(TABLE, **RATED)
-    with pytest.raises(DataError, match="places"):
-        InverseDistance().fit(TABLE, **RATED)
-    with pytest.raises(DataError, match="time"):
-        Persistence().fit(WEATHER, **PLACED)
-    with pytest.raises(DataError, match="weight is a number"):
-        GaussianConditional(weight=2).fit(TABLE, **RATED)
-    with pytest.raises(DataError, match="scale is"):
-        AdditiveLogit(scale="none").fit(TABLE, **ITEMS)
-    with pytest.raises(DataError, match="one value column"):
-        ItemMean().fit(TABLE, group="user", item="movie", value=["real", "x"])
+REFUSED = {
+    "attributes": (simple.Kriging(), RATED, "attributes"),
+    "places": (simple.InverseDistance(), RATED, "places"),
+    "time": (simple.Persistence(), RATED, "one time step back"),
+    "weight": (simple.GaussianConditional(weight=2), RATED, "weight is a number"),
+    "scale": (simple.AdditiveLogit(scale="none"), ITEMS, "scale is"),
+    "columns": (simple.ItemMean(), RATED | {"value": ["real", "x"]}, "one value column"),
+    "looking back": (simple.MarkovChain(), ITEMS, "looks back"),
+    "no recipe": ("gaussian", RATED, "one of efattn.simple"),
+    "a class": (simple.ItemMean, RATED, "one of efattn.simple"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_is_refused(case):
+    recipe, roles, words = REFUSED[case]
+    with pytest.raises(DataError, match=words):
+        SimpleModel(recipe).fit(TABLE, **roles)
+
+
+def test_a_simple_model_is_fitted_anew_not_updated():
     with pytest.raises(DataError, match="fit it again"):
         fitted("mean", "others")[0].update(TABLE)
     with pytest.raises(TypeError, match="nothing"):
-        ItemMean().fit(TABLE, **RATED, nothing=1)
+        SimpleModel(simple.ItemMean()).fit(TABLE, **RATED, nothing=1)
 
 
 @EVERY
@@ -241,8 +237,8 @@ def test_a_saved_peer_is_the_same_when_loaded(name, tmp_path):
 @pytest.mark.parametrize("lags", [0, 1])
 def test_peers_on_us_cities_are_as_measured_before(lags):
     measured = {
-        0: {RidgePerItem: 8.848, LassoPerItem: 8.232, GaussianConditional: 8.096},
-        1: {RidgePerItem: 8.433, LassoPerItem: 7.479, GaussianConditional: 6.845},
+        0: {simple.RidgePerItem: 8.848, simple.LassoPerItem: 8.232, simple.GaussianConditional: 8.096},
+        1: {simple.RidgePerItem: 8.433, simple.LassoPerItem: 7.479, simple.GaussianConditional: 6.845},
     }
     october, year = pl.col("date").dt.month() == 10, pl.col("date").dt.year()
     table = efattn.datasets.us_cities("paper").with_columns(scored=october)
@@ -251,7 +247,8 @@ def test_peers_on_us_cities_are_as_measured_before(lags):
     test = table.filter(year >= 2017)
     roles = {"group": "date", "item": ["city", "state"], "attributes": ["latitude", "longitude"], "target": "scored"}
     roles |= {"time": "date"} if lags else {}
-    for make, want in measured[lags].items():
-        found = make(lags=lags).fit(train, value="temperature", validation=held, **roles).predict(test).filter(october)
+    for recipe, want in measured[lags].items():
+        model = SimpleModel(recipe(), family="gaussian", lags=lags)
+        found = model.fit(train, value="temperature", validation=held, **roles).predict(test).filter(october)
         error = ((found["temperature_mean"] - found["temperature"]) ** 2).mean()
-        assert error == pytest.approx(want, rel=0.03), make.__name__
+        assert error == pytest.approx(want, rel=0.03), recipe.__name__

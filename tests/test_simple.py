@@ -6,27 +6,21 @@ import pytest
 import torch
 from small import ratings, weather
 
-from efattn.data import Batch, Roles, Schema
+from efattn import families, simple
+from efattn.data import Roles, Schema
 from efattn.errors import DataError
-from efattn.families import Gaussian, Ordinal, Poisson
-from efattn.priors import (
-    AdditiveItems,
-    GaussianConditional,
-    InverseDistance,
-    ItemMean,
-    MarkovChain,
-    Persistence,
-    Popularity,
-    RegressionPerItem,
-    ShrunkMean,
-    draw_items,
-    em,
-)
-from efattn.priors.correlations import Matern, distances, exchangeable, fit_matern, matern
-from efattn.priors.gaussian import dense
+from efattn.families import Categorical, Gaussian, Ordinal, Poisson, Product
+from efattn.simple import Setting, em
+from efattn.simple.correlations import Matern, distances, exchangeable, fit_matern, matern
+from efattn.simple.gaussian import dense
 
 COVARIANCE = np.array([[2.0, 1.2, 0.4], [1.2, 1.5, -0.3], [0.4, -0.3, 1.0]])
 MEAN = np.array([1.0, -2.0, 0.5])
+
+
+def built(recipe, family, items, context="others", support="all", lags=0, attributes=0):
+    family = family if isinstance(family, Categorical) else Product((family,))
+    return recipe.build(Setting(family, items, context, support, lags, attributes))
 
 
 def complete(groups, seed=0):
@@ -57,11 +51,11 @@ def exact(x, item, context):
 
 
 def with_truth(context):
-    prior = GaussianConditional(Gaussian(), 3, context)
+    model = built(simple.GaussianConditional(), Gaussian(), 3, context)
     covariance = np.eye(4)
     covariance[:3, :3] = COVARIANCE
-    prior._set(mean=np.append(MEAN, 0.0), covariance=covariance)
-    return prior
+    model._set(mean=np.append(MEAN, 0.0), covariance=covariance)
+    return model
 
 
 @pytest.mark.parametrize("context", ["past", "others"])
@@ -77,21 +71,21 @@ def test_conditioning_is_the_textbook_one_whatever_is_missing(context):
 
 @pytest.mark.parametrize("context", ["past", "others"])
 def test_the_fitted_gaussian_approaches_the_true_one(context):
-    prior = GaussianConditional(Gaussian(), 3, context)
-    prior.fit(encoded(complete(6000)))
-    np.testing.assert_allclose(prior.covariance[:3, :3], COVARIANCE, atol=0.12)
+    model = built(simple.GaussianConditional(), Gaussian(), 3, context)
+    model.fit(encoded(complete(6000)))
+    np.testing.assert_allclose(model.covariance[:3, :3], COVARIANCE, atol=0.12)
     test = encoded(complete(500, seed=1))
-    assert prior.score(test) == pytest.approx(with_truth(context).score(test), abs=0.01)
-    assert float(prior.chosen) < 0.3
+    assert model.score(test) == pytest.approx(with_truth(context).score(test), abs=0.01)
+    assert float(model.chosen) < 0.3
 
 
 def test_the_weight_of_the_target_is_chosen_large_where_data_are_few():
-    prior = GaussianConditional(Gaussian(), 8)
+    model = built(simple.GaussianConditional(), Gaussian(), 8)
     rng = np.random.default_rng(0)
     x = rng.normal(size=(12, 8)) + rng.normal(size=(12, 1))
     table = pl.DataFrame({"g": np.repeat(np.arange(12), 8), "i": np.tile(np.arange(8), 12), "y": x.ravel()})
-    prior.fit(encoded(table))
-    assert float(prior.chosen) >= 0.4
+    model.fit(encoded(table))
+    assert float(model.chosen) >= 0.4
 
 
 @pytest.mark.parametrize("strength", [0.0, 5.0])
@@ -115,9 +109,9 @@ def test_with_complete_rows_em_is_the_blend_of_sample_and_target():
 
 def test_a_repeated_item_is_noise_and_what_it_shares():
     table = pl.concat([complete(300), complete(300).with_columns(y=pl.col("y") + 0.5)]).sort("g", maintain_order=True)
-    prior = GaussianConditional(Gaussian(), 3)
-    prior.fit(encoded(table))
-    mean, variance = prior.predictive(encoded(table))
+    model = built(simple.GaussianConditional(), Gaussian(), 3)
+    model.fit(encoded(table))
+    mean, variance = model.predictive(encoded(table))
     assert np.isfinite(mean).all()
     assert (variance > 0).all()
 
@@ -127,21 +121,21 @@ def test_a_repeated_item_is_noise_and_what_it_shares():
 
 def test_item_means_are_the_items_means():
     table = ratings()
-    prior = ItemMean(Gaussian(), 8)
+    model = built(simple.ItemMean(), Gaussian(), 8)
     groups = encoded(table, group="user", item="movie", value="real", order="at")
-    prior.fit(groups)
+    model.fit(groups)
     want = table.with_columns(pl.col("real").mean().over("movie").alias("m"))["m"].to_numpy()[groups.rows]
-    np.testing.assert_allclose(prior.predictive(groups)[0], want)
+    np.testing.assert_allclose(model.predictive(groups)[0], want)
 
 
 @pytest.mark.parametrize("context", ["past", "others"])
 def test_the_shrunk_mean_is_the_posterior_of_a_group_effect(context):
-    prior = ShrunkMean(Gaussian(), 3, context)
+    model = built(simple.ShrunkMean(), Gaussian(), 3, context)
     groups = encoded(complete(40))
-    prior.fit(groups)
-    mean, variance = prior.predictive(groups)
-    m, s, t = (prior.get_buffer(name).numpy() for name in ("mean", "within", "between"))
-    gaussian = GaussianConditional(Gaussian(), 3, context)
+    model.fit(groups)
+    mean, variance = model.predictive(groups)
+    m, s, t = (model.get_buffer(name).numpy() for name in ("mean", "within", "between"))
+    gaussian = built(simple.GaussianConditional(), Gaussian(), 3, context)
     covariance = np.eye(4)
     covariance[:3, :3] = t + s * np.eye(3)
     gaussian._set(mean=m, covariance=covariance)
@@ -153,11 +147,11 @@ def test_group_effects_are_found_where_there_are_some():
     effect, item = rng.normal(0, 2, n), np.tile(np.arange(6), (n, 1))
     y = 5 + effect[:, None] + np.arange(6) + rng.normal(0, 0.5, (n, 6))
     table = pl.DataFrame({"g": np.repeat(np.arange(n), 6), "i": item.ravel(), "y": y.ravel()})
-    prior = ShrunkMean(Gaussian(), 6)
-    prior.fit(encoded(table))
-    assert float(prior.within) == pytest.approx(0.25, rel=0.1)
-    assert float(prior.between) == pytest.approx(4, rel=0.2)
-    np.testing.assert_allclose(prior.mean[:6], 5 + np.arange(6) + effect.mean(), atol=0.2)
+    model = built(simple.ShrunkMean(), Gaussian(), 6)
+    model.fit(encoded(table))
+    assert float(model.within) == pytest.approx(0.25, rel=0.1)
+    assert float(model.between) == pytest.approx(4, rel=0.2)
+    np.testing.assert_allclose(model.mean[:6], 5 + np.arange(6) + effect.mean(), atol=0.2)
 
 
 # ---- correlations
@@ -196,36 +190,36 @@ def stations(lags=1):
 
 def test_persistence_is_yesterday():
     groups = stations()
-    prior = Persistence(Gaussian(), 5)
-    prior.fit(groups)
+    model = built(simple.Persistence(), Gaussian(), 5, lags=1)
+    model.fit(groups)
     y = groups.value[:, 0].reshape(60, 5)
-    mean = prior.predictive(groups)[0].reshape(60, 5)
+    mean = model.predictive(groups)[0].reshape(60, 5)
     np.testing.assert_allclose(mean[1:], y[:-1])
-    np.testing.assert_allclose(mean[0], prior.mean[:5])
+    np.testing.assert_allclose(mean[0], model.mean[:5])
 
 
 def test_inverse_distances_weigh_what_is_there():
     groups = stations(0)
-    prior = InverseDistance(Gaussian(), 5, power=2.0)
-    prior.fit(groups)
+    model = built(simple.InverseDistance(power=2.0), Gaussian(), 5, attributes=2)
+    model.fit(groups)
     weights = distances(groups.attributes[:5]).numpy()
     weights = np.where(weights > 0, 1 / np.maximum(weights, 1e-9) ** 2, 0)
-    rest = groups.value[:5, 0] - prior.mean[:5].numpy()
-    want = prior.mean[:5].numpy() + weights @ rest / weights.sum(1)
-    np.testing.assert_allclose(prior.predictive(groups)[0][:5], want)
+    rest = groups.value[:5, 0] - model.mean[:5].numpy()
+    want = model.mean[:5].numpy() + weights @ rest / weights.sum(1)
+    np.testing.assert_allclose(model.predictive(groups)[0][:5], want)
 
 
-@pytest.mark.parametrize("penalty", ["ridge", "lasso"])
-def test_a_regression_per_item_beats_the_mean_and_never_uses_its_own_value(penalty):
-    prior, plain, groups = (
-        RegressionPerItem(Gaussian(), 5, lags=1, penalty=penalty),
-        ItemMean(Gaussian(), 5),
+@pytest.mark.parametrize("recipe", [simple.RidgePerItem(), simple.LassoPerItem()])
+def test_a_regression_per_item_beats_the_mean_and_never_uses_its_own_value(recipe):
+    model, plain, groups = (
+        built(recipe, Gaussian(), 5, lags=1),
+        built(simple.ItemMean(), Gaussian(), 5),
         stations(),
     )
-    prior.fit(groups)
+    model.fit(groups)
     plain.fit(groups)
-    assert np.all(prior.weights[:5, :5].diagonal().numpy() == 0)
-    assert prior.score(groups) > plain.score(groups) + 0.3
+    assert np.all(model.weights[:5, :5].diagonal().numpy() == 0)
+    assert model.score(groups) > plain.score(groups) + 0.3
 
 
 # ---- items
@@ -238,11 +232,12 @@ def item_groups():
 @pytest.mark.parametrize("support", ["all", "distinct"])
 def test_item_probabilities_sum_to_one_on_their_support(support):
     groups = item_groups()
-    for prior in (Popularity(8, "past", support), MarkovChain(8, support), AdditiveItems(8, "past", support)):
-        if not isinstance(prior, AdditiveItems):
-            prior.fit(groups)
+    for recipe in (simple.Popularity(), simple.MarkovChain(), simple.AdditiveLogit()):
+        model = built(recipe, Categorical(8), 8, "past", support)
+        if isinstance(model, simple.DirectlyFitted):
+            model.fit(groups)
         for batch in groups.batches(256):
-            p = prior.family.mean(prior.outputs(batch))
+            p = model.family.mean(model.outputs(batch))
             np.testing.assert_allclose(p.sum(-1).detach()[batch.exists], 1, rtol=1e-5)
             if support == "distinct":
                 assert float(p[0, 1, batch.item[0, 0]].detach()) == 0
@@ -251,9 +246,9 @@ def test_item_probabilities_sum_to_one_on_their_support(support):
 def test_a_markov_chain_learns_what_follows_what():
     n = 200
     table = pl.DataFrame({"g": np.repeat(np.arange(n), 4), "i": np.tile(np.arange(4), n)})
-    prior = MarkovChain(4)
-    prior.fit(encoded(table, value=()))
-    step = prior.log_step.exp()
+    model = built(simple.MarkovChain(), Categorical(4), 4, "past")
+    model.fit(encoded(table, value=()))
+    step = model.log_step.exp()
     np.testing.assert_allclose(step.sum(1), 1, rtol=1e-5)
     assert all(step[x, x + 1] > 0.95 for x in range(3))
     assert step[5, 0] > 0.95  # at the start
@@ -263,7 +258,7 @@ def test_a_markov_chain_learns_what_follows_what():
 def test_the_additive_logit_is_its_formula():
     groups = item_groups()
     for scale, power in (("sum", 0), ("mean", -1), ("root", -0.5)):
-        term = AdditiveItems(8, "others", "all", scale).double()
+        term = built(simple.AdditiveLogit(scale), Categorical(8), 8).double()
         torch.nn.init.normal_(term.matrix)
         torch.nn.init.normal_(term.bias)
         batch = groups.batch(np.array([0]))
@@ -274,65 +269,60 @@ def test_the_additive_logit_is_its_formula():
             np.testing.assert_allclose(f[i].detach(), want.detach(), rtol=1e-6)
 
 
-# ---- drawing
-
-
-def test_draws_have_the_models_moments_and_keep_what_is_missing():
-    prior, rng = with_truth("others"), torch.Generator().manual_seed(0)
-    batch = Batch.of([{"item": [2, 0, 1], "value": [0.0, 0.0, 0.0]}] * 20_000)
-    x = prior.draw(batch, rng).value[..., 0].double()
-    np.testing.assert_allclose(x.mean(0), MEAN[[2, 0, 1]], atol=0.05)
-    np.testing.assert_allclose(np.cov(x.T), COVARIANCE[np.ix_([2, 0, 1], [2, 0, 1])], atol=0.1)
-    holes = Batch.of([{"item": [2, 0], "value": [np.nan, 0.0]}])
-    assert not prior.draw(holes, rng).observed[0, 0]
-    shrunk = ShrunkMean(Gaussian(), 3)
-    shrunk._set(within=1.0, between=3.0)
-    x = shrunk.draw(batch, rng).value[..., 0].double()
-    np.testing.assert_allclose(np.cov(x.T), 3 + np.eye(3), atol=0.15)
-
-
-@pytest.mark.parametrize("context", ["past", "others"])
-def test_drawn_items_never_repeat_on_distinct_support(context):
-    groups = item_groups()
-    prior = Popularity(8, context, "distinct")
-    prior.fit(groups)
-    for batch in groups.batches(256):
-        drawn = draw_items(prior, batch, torch.Generator().manual_seed(0), sweeps=2)
-        for row, there in zip(drawn.item, batch.exists, strict=True):
-            mine = row[there].tolist()
-            assert len(set(mine)) == len(mine)
-            assert max(mine) < 8
-
-
-def test_a_drawn_chain_follows_its_steps():
-    prior = MarkovChain(3)
-    step = torch.full((5, 3), -torch.inf)
-    step[[0, 1, 2, 4], [1, 2, 0, 0]] = 0.0
-    prior._set(log_step=step)
-    drawn = draw_items(prior, Batch.of([{"item": [0] * 5}, {"item": [2] * 3}]))
-    assert drawn.item[0].tolist() == [0, 1, 2, 0, 1]
-    assert drawn.item[1, :3].tolist() == [0, 1, 2]
-
-
 # ---- families and refusals
 
 
 def test_a_shifted_poisson_gets_the_predicted_mean():
     table = ratings()
     groups = encoded(table, group="user", item="movie", value="rating", order="at")
-    prior, plain = ItemMean(Poisson(shift=1), 8), ItemMean(Gaussian(), 8)
-    prior.fit(groups)
+    model, plain = built(simple.ItemMean(), Poisson(shift=1), 8), built(simple.ItemMean(), Gaussian(), 8)
+    model.fit(groups)
     plain.fit(groups)
     batch = groups.batch(np.arange(3))
-    got = prior.family.mean(prior.outputs(batch))[..., 0]
+    got = model.family.mean(model.outputs(batch))[..., 0]
     np.testing.assert_allclose(got[batch.exists], plain.moments(batch)[0][batch.exists], rtol=1e-6)
 
 
-def test_other_families_are_refused():
-    with pytest.raises(DataError, match="mean and a variance"):
-        ItemMean(Ordinal(5), 3)
+CASES = [
+    (Gaussian("predicted"), "real"),
+    (Poisson(), "count"),
+    (families.NegativeBinomial(), "count"),
+    (families.Gamma(), "size"),
+    (families.Exponential(), "size"),
+    (families.Beta(), "share"),
+    (families.Bernoulli(), "liked"),
+    (families.Binomial(5), "rating"),
+    (Ordinal(5, 1), "rating"),
+]
+
+
+@pytest.mark.parametrize(("family", "column"), CASES, ids=lambda x: x if isinstance(x, str) else x.name)
+def test_every_family_of_one_column_gets_the_predicted_mean(family, column):
+    groups = encoded(ratings(), group="user", item="movie", value=column, order="at")
+    model = built(simple.ShrunkMean(), family, 8)
+    model.fit(groups)
+    batch = groups.batch(np.arange(6))
+    mean, low, high = model.moments(batch)[0], *family.mean_bounds
+    inside = batch.exists[:, : batch.length] & (mean > low + 0.05) & (mean < high - 0.05)
+    got = model.family.mean(model.outputs(batch))[..., 0].double()
+    np.testing.assert_allclose(got[inside], mean[inside], rtol=1e-3)
+    assert torch.isfinite(model.log_prob(batch).values).all()
+
+
+def test_what_has_no_mean_and_variance_is_refused():
+    two = Product((Gaussian(), Gaussian()))
+    with pytest.raises(DataError, match="one value column"):
+        simple.ItemMean().build(Setting(two, 3))
+
+
+def test_a_search_that_takes_long_stops_with_what_it_has():
+    told = []
+    model = built(simple.GaussianConditional(seconds=0.0), Gaussian(), 3)
+    model.fit(encoded(complete(40)), tick=lambda done, of: told.append((done, of)))
+    assert told == [(0, 12)]
+    assert np.isfinite(model.score(encoded(complete(20, seed=1))))
 
 
 def test_repeats_are_averaged_in_a_row():
     table = pl.DataFrame({"g": [0, 0, 0], "i": [0, 0, 1], "y": [1.0, 3.0, None]})
-    np.testing.assert_array_equal(dense(GaussianConditional(Gaussian(), 2), encoded(table)), [[2.0, np.nan]])
+    np.testing.assert_array_equal(dense(built(simple.GaussianConditional(), Gaussian(), 2), encoded(table)), [[2.0, np.nan]])
