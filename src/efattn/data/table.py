@@ -89,6 +89,11 @@ class Table:
         """The frame of the kind that came in."""
         return self._out(self._frame)
 
+    @property
+    def kind(self) -> str:
+        """Which library's frame came in, as narwhals names it: "pandas", "polars", ..."""
+        return str(self._frame.implementation)
+
     def require(self, names: Iterable[str], role: str) -> None:
         """A DataError for the first column that is not there."""
         for name in names:
