@@ -14,6 +14,7 @@ from small_training import Stop
 from test_resume import dying_at
 
 from efattn import DataError
+from efattn import SimpleModel
 from efattn.simple import ItemMean
 from efattn.estimators import LatentFactor
 from efattn.experiments import reproducing, runner, summary
@@ -44,7 +45,7 @@ TINY = Setting(
     ROLES,
     MSE,
     (
-        Entry("item mean", "peer", lambda seed: ItemMean("gaussian", "others"), fixed=True),
+        Entry("item mean", "peer", lambda seed: SimpleModel(ItemMean(), family="gaussian"), fixed=True),
         Entry("EFA", "best", latent, paper=1.5, look=lambda estimator, parts: {"seen": len(parts.test)}),
     ),
     look=lambda estimator, parts: {"always": 1},

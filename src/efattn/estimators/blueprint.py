@@ -35,7 +35,7 @@ class Blueprint:
     train: Groups | None = None
     held: Groups | None = None
     notes: tuple[Note, ...] = ()
-    choices: tuple[Any, ...] = ()
+    choices: tuple[choosing.Choice, ...] = ()
 
     @property
     def items(self) -> int:
@@ -102,11 +102,13 @@ def prepare(
     if schema.clock is not None:
         text = f"Column {roles.order!r} says when rows were: attention knows the time between them."
         notes.append(Note("clock", text, column=roles.order))
-    product, choices = None, ()
+    product: Product | None = None
+    choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:
         assert groups.value is not None
-        product, choices, told = choosing.choose(groups.value, roles.of("value"), family)
-        notes += told
+        selection = choosing.choose(groups.value, roles.of("value"), family)
+        product, choices = selection.family, selection.parts
+        notes += selection.notes
         product.check(groups.value, roles.of("value"), groups.label)
         if roles.exposure is not None and not product.exposures:
             leave = f"'poisson' and 'negative_binomial' do. Leave {option('exposure')} out."
