@@ -86,7 +86,9 @@ def test_a_row_is_predicted_from_its_context_never_from_itself(context):
 LIES = {
     "share": lambda about: about["companions"]["real"][0].update(share=5),
     "share in words": lambda about: about["companions"]["real"][0].update(share="half"),
-    "more than all": lambda about: about["companions"].update(real=2 * [about["companions"]["real"][0] | {"share": 0.6}]),
+    "more than all": lambda about: about["companions"].update(
+        real=2 * [about["companions"]["real"][0] | {"share": 0.6}]
+    ),
     "no recipe": lambda about: about["companions"]["real"][0].update(recipe="gaussian"),
     "another recipe": lambda about: about["companions"]["real"][0]["recipe"].update(kind="Popularity"),
     "items": lambda about: about["companions"]["real"][0].update(items=10**9),

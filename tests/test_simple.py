@@ -325,4 +325,6 @@ def test_a_search_that_takes_long_stops_with_what_it_has():
 
 def test_repeats_are_averaged_in_a_row():
     table = pl.DataFrame({"g": [0, 0, 0], "i": [0, 0, 1], "y": [1.0, 3.0, None]})
-    np.testing.assert_array_equal(dense(built(simple.GaussianConditional(), Gaussian(), 2), encoded(table)), [[2.0, np.nan]])
+    np.testing.assert_array_equal(
+        dense(built(simple.GaussianConditional(), Gaussian(), 2), encoded(table)), [[2.0, np.nan]]
+    )

@@ -178,7 +178,9 @@ def test_the_simple_ones_stand_in_their_order():
 
 def test_ratings_can_be_shifted_poisson():
     table = TABLE.filter(pl.col("rating") >= 1)
-    model = SimpleModel(simple.ShrunkMean(), family=families.Poisson(shift=1)).fit(table, group="user", item="movie", value="rating")
+    model = SimpleModel(simple.ShrunkMean(), family=families.Poisson(shift=1)).fit(
+        table, group="user", item="movie", value="rating"
+    )
     y, mean = table["rating"].to_numpy(), model.predict(table)["rating_mean"].to_numpy()
     from scipy import stats
 

@@ -119,9 +119,7 @@ class GroupEstimator(BaseEstimator, ABC):
     def _fit(self, blueprint: Blueprint, stages: Stages, *, callbacks: Any, checkpoint: Any, resume: bool) -> Any:
         options = self.training or Training()
         kept = members.checkpoint(self, checkpoint, resume, blueprint, options)
-        offers = companions.fitted_companions(
-            self.companions, blueprint, self.context, options, self.seed, stages
-        )
+        offers = companions.fitted_companions(self.companions, blueprint, self.context, options, self.seed, stages)
         models = [self._build(blueprint, member=k) for k in range(self.ensemble)]
         trained = members.train(
             models, blueprint, options, self.seed, stages, callbacks=callbacks, kept=kept, resume=resume
@@ -148,7 +146,7 @@ class GroupEstimator(BaseEstimator, ABC):
         schema = before.schema.with_new_items(source)
         groups = schema.encode(source, need=("value",) if "value" in before.terms else ())
         before.check(groups)
-        draft = Blueprint(schema, before.family, before.support, before.terms, before.longest, groups)  # type: ignore[arg-type]
+        draft = replace(Blueprint.of(before), schema=schema, groups=groups)
         blueprint = replace(split(draft, validation, self.seed, None), notes=tuple(groups.notes))
         models = [self._build(blueprint, start=False, member=k) for k in range(len(before.members))]
         for new, old in zip(models, before.members, strict=True):
@@ -213,6 +211,13 @@ class GroupEstimator(BaseEstimator, ABC):
     def save(self, path: str | Path) -> None:
         """One file, *.efattn, that predicts anywhere without the training data."""
         saving.save(self._fitted(), path)
+
+    def untrained(self, seed: int = 0) -> Model:
+        """A network of the make of the fitted one, with other random weights."""
+        fitted = self._fitted()
+        with torch.random.fork_rng():
+            torch.manual_seed(seed)
+            return Model(self._terms(Blueprint.of(fitted)))
 
     @property
     def schema_(self) -> Schema:

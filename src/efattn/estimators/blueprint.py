@@ -1,6 +1,6 @@
 """From a table to what a model is built from and fitted to, each thing decided once.
 
-    roles -> schema and groups -> terms -> families -> split by group -> standardise -> support
+roles -> schema and groups -> terms -> families -> split by group -> standardise -> support
 """
 
 from collections.abc import Mapping
@@ -13,6 +13,7 @@ from efattn.data import Groups, Roles, Schema
 from efattn.errors import DataError, Note, option
 from efattn.estimators import families as choosing
 from efattn.families import Categorical, Family, Product
+from efattn.inference import Fitted
 from efattn.models.scoring import ItemSupport
 from efattn.network import Context
 from efattn.simple import Setting
@@ -36,6 +37,12 @@ class Blueprint:
     held: Groups | None = None
     notes: tuple[Note, ...] = ()
     choices: tuple[choosing.Choice, ...] = ()
+
+    @classmethod
+    def of(cls, fitted: Fitted) -> "Blueprint":
+        """What the networks of a fitted model are built from."""
+        support: ItemSupport = "distinct" if fitted.support == "distinct" else "all"
+        return cls(fitted.schema, fitted.family, support, fitted.terms, fitted.longest)
 
     @property
     def items(self) -> int:

@@ -52,7 +52,9 @@ def fitted_companions(
     """By term, those asked for. With "auto" they are no more than an offer, so that a table which one cannot be fitted to
     has none."""
     auto = isinstance(asked, str)
-    recipes = _offers(blueprint) if auto else [] if asked is None else asked if isinstance(asked, list | tuple) else [asked]
+    recipes = (
+        _offers(blueprint) if auto else [] if asked is None else asked if isinstance(asked, list | tuple) else [asked]
+    )
     found: dict[str, list[tuple[Recipe, Conditionals]]] = {}
     for recipe in recipes:
         try:
@@ -116,7 +118,9 @@ def with_shares(
         networks = [Part(model[name], 1 / len(models)) for model in models]
         if blueprint.held is None or not len(blueprint.held):
             shares = [1 / (len(offers) + 1)] * len(offers)
-            notes.append(Note("companions", f"Companions of {name!r} share equally: no group is held out to choose by."))
+            notes.append(
+                Note("companions", f"Companions of {name!r} share equally: no group is held out to choose by.")
+            )
         else:
             columns = [networks, *([Part(model, 1.0)] for _, model in offers)]
             scores = [mixture.log_probs(parts, blueprint.held, TOKENS) for parts in columns]
@@ -155,7 +159,9 @@ def _words(
     parts = [f"{type(recipe).__name__} {share:.0%}" for (recipe, _), share in zip(offers, shares, strict=True) if share]
     if not parts:
         return Note("companions", f"A simple model beside the network of {name!r} does not help ({told}).")
-    words = f"Shares of the mixture of {name!r}: {', '.join(parts)}, the rest the network's ({told}, together {both:.4f})"
+    words = (
+        f"Shares of the mixture of {name!r}: {', '.join(parts)}, the rest the network's ({told}, together {both:.4f})"
+    )
     return Note("companions", f"{words}; {option('companions', None)} is the network alone.", option="companions")
 
 

@@ -8,8 +8,8 @@ from torch import nn
 from efattn.errors import DataError
 from efattn.estimators import companions
 from efattn.estimators.base import GroupEstimator, whole
-from efattn.estimators.members import MOST
 from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.members import MOST
 from efattn.families import Categorical
 from efattn.models import Conditionals, Term
 from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron

@@ -26,9 +26,7 @@ def check_sizes(parameters: Any, family: Product | None, tensors: Mapping[str, T
             raise DataError(f"{part!r} does not fit its tensors")
 
 
-def check_schema(
-    schema: Schema, family: Product | None, about: Mapping[str, Any], estimator: GroupEstimator
-) -> None:
+def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any], estimator: GroupEstimator) -> None:
     """That its parts belong together."""
     values, items, fitted = schema.roles.of("value"), schema.vocabulary, schema.standardiser
     sizes = () if items is None else {len(column) for column in items.known.columns}

@@ -1,7 +1,7 @@
 """A fitted model as one file.
 
-    JSON: estimator, parameters, schema, families, history, companions
-    tensors: model.*, member.1.*, ..., schema.*, companion.<term>.<number>.*
+JSON: estimator, parameters, schema, families, history, companions
+tensors: model.*, member.1.*, ..., schema.*, companion.<term>.<number>.*
 """
 
 from collections.abc import Mapping

@@ -57,7 +57,9 @@ class SimpleModel(GroupEstimator):
         return {"lags": self.lags}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
-        return {blueprint.term_name(self.model.models): self.model.build(blueprint.setting(self.model.models, self.context))}
+        return {
+            blueprint.term_name(self.model.models): self.model.build(blueprint.setting(self.model.models, self.context))
+        }
 
     def _fit(self, blueprint: Blueprint, stages: Stages, **unused: Any) -> Any:
         """What concerns checkpoints and callbacks has no effect."""

@@ -58,9 +58,7 @@ def verdict(estimator: GroupEstimator, blueprint: Blueprint) -> dict[str, dict[s
     return verdicts
 
 
-def _latent(
-    estimator: GroupEstimator, blueprint: Blueprint, of_items: bool, options: Training
-) -> Conditionals | None:
+def _latent(estimator: GroupEstimator, blueprint: Blueprint, of_items: bool, options: Training) -> Conditionals | None:
     same: dict[str, Any] = {"context": estimator.context, "seed": estimator.seed}
     latent = LatentFactor(neighbours=getattr(estimator, "neighbours", None), **same)
     mine = replace(blueprint, terms=("item" if of_items else "value",))

@@ -78,7 +78,9 @@ class PaperEFA(GroupEstimator):
         value: ValueVectors = PerValue([known.tolist()], WIDTH) if self.per_value else ValueMLP(1, 2 * WIDTH, WIDTH)
         embedding = Embedding(value, item=ItemVectors(blueprint.items, WIDTH), positions=self._positions(blueprint))
         head = Head(perceptron(2 * WIDTH, (WIDTH,), 1), blueprint.inside_family.shared)
-        return Term(embedding, Stack(2 * WIDTH, self.layers, 2, size=16), head, blueprint.inside_family, context=self.context)
+        return Term(
+            embedding, Stack(2 * WIDTH, self.layers, 2, size=16), head, blueprint.inside_family, context=self.context
+        )
 
     def _places(self, blueprint: Blueprint, attributes: int) -> Term:
         embedding = Embedding(

@@ -1,7 +1,7 @@
 """What a fitted model is asked: functions of a `Fitted`, one small file a verb.
 
-    score, log_likelihood, predict, recommend      over an iterator of tables, one or pieces of whole groups
-    similar, embeddings, attention, summary        of the model itself
+score, log_likelihood, predict, recommend      over an iterator of tables, one or pieces of whole groups
+similar, embeddings, attention, summary        of the model itself
 """
 
 from efattn.inference.asking import announce

@@ -66,7 +66,9 @@ def _worth_telling(heard: list[list[Note]]) -> list[Note]:
         return heard[0]
     firsts = [next((note for notes in heard for note in notes if note.kind == kind), None) for kind in OF_ANY_PART]
     return [
-        Note(n.kind, f"In one of {len(heard)} parts, perhaps in others: {n.text}", n.column, n.row, n.option, n.important)
+        Note(
+            n.kind, f"In one of {len(heard)} parts, perhaps in others: {n.text}", n.column, n.row, n.option, n.important
+        )
         for n in firsts
         if n is not None
     ]

@@ -5,7 +5,7 @@
 Everything a model is asked is a function of this value: one small file a verb.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, NamedTuple, final

@@ -29,7 +29,9 @@ class Rows(NamedTuple):
     scored: np.ndarray
 
 
-def score(fitted: Fitted, tables: Iterable[Table], *, member: int | None = None, tell: Tell = announce) -> dict[str, Any]:
+def score(
+    fitted: Fitted, tables: Iterable[Table], *, member: int | None = None, tell: Tell = announce
+) -> dict[str, Any]:
     """mean_log_likelihood: the weighted total over the scored rows by their weight, and per term; observations, how many
     rows are scored, and how many items are unknown."""
     observations, scored, unknown, weighed = 0, 0, 0, 0.0

@@ -70,7 +70,13 @@ class LatentFactor(Conditionals):
 @final
 class LatentItems(LatentFactor):
     def __init__(
-        self, items: int, width: int, *, context: Context = "others", support: ItemSupport = "all", intercept: bool = False
+        self,
+        items: int,
+        width: int,
+        *,
+        context: Context = "others",
+        support: ItemSupport = "all",
+        intercept: bool = False,
     ) -> None:
         super().__init__(Categorical(items), width, context, support, intercept)
         self.context_vectors, self.centre_vectors = ItemVectors(items, width), nn.Parameter(torch.empty(items, width))

@@ -62,7 +62,9 @@ class Recipe(ABC):
         value = getattr(self, name)
         if value is not None and (isinstance(value, bool | str) or not low <= value <= high):
             limits = f">= {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
-            raise DataError(f"{type(self).__name__}: {name} is a number {limits}, or None; found {value!r}.", option=name)
+            raise DataError(
+                f"{type(self).__name__}: {name} is a number {limits}, or None; found {value!r}.", option=name
+            )
 
 
 class DirectlyFitted(Conditionals):
