@@ -91,11 +91,10 @@ import sys
 import torch
 torch.set_num_threads(1)
 sys.path.insert(0, sys.argv[1])
-from efattn.training import forget, left_in
+from efattn.training import left_in
 from small_training import ROLES, TABLE, model
 said = [lambda record: print(record, flush=True)]
 model().fit(TABLE, **ROLES, checkpoint="kept", resume=bool(left_in("kept")), callbacks=said).save("done.efattn")
-forget("kept")
 """
 
 
@@ -257,6 +256,33 @@ def test_a_finished_fit_is_kept_until_it_is_forgotten(tmp_path):
     forget(tmp_path)
     assert not list(tmp_path.iterdir())
     forget(tmp_path / "absent")
+
+
+def test_a_checkpoint_goes_when_its_model_is_saved_and_not_before(tmp_path):
+    kept, path = tmp_path / "kept", tmp_path / "m.efattn"
+    found = model().fit(TABLE, **ROLES, checkpoint=kept)
+    with pytest.raises(ModelFileError, match="too long"):
+        found.save(tmp_path / ("n" * 256))
+    assert left_in(kept)
+    found.save(path)
+    assert not list(kept.iterdir())
+    assert same(weights(efattn.load(path)), weights(found))
+    other = model(width=16).fit(TABLE, **ROLES, checkpoint=kept)
+    found.save(path)
+    assert left_in(kept), "it is another's"
+    other.save(path)
+    assert not list(kept.iterdir())
+
+
+def test_a_model_that_was_interrupted_leaves_its_checkpoint_when_it_is_saved(tmp_path):
+    def interrupt(record):
+        if record["epoch"] == 2:
+            raise KeyboardInterrupt
+
+    kept = tmp_path / "kept"
+    model().fit(TABLE, **ROLES, checkpoint=kept, callbacks=[interrupt]).save(tmp_path / "m.efattn")
+    resumed = model().fit(TABLE, **ROLES, checkpoint=kept, resume=True)
+    assert same(weights(resumed), weights(model().fit(TABLE, **ROLES)))
 
 
 def test_what_is_not_finished_is_not_forgotten(stopped):
