@@ -95,8 +95,8 @@ class GroupEstimator(BaseEstimator, ABC):
         """Fit to a frame or a file. Roles name columns; validation: a share of the groups (with lags: of the times)
         held out to stop early by, or a table, or None; checkpoint: a folder to write to while training, and with
         resume=True to go on from, emptied when the model is saved; callbacks: called with each epoch's record; history:
-        a file to append each record to as a line of JSON; progress: a bar, by default on a terminal; planned: called with what was understood,
-        before training starts."""
+        a file to append each record to as a line of JSON; progress: a bar, by default on a terminal; planned:
+        called with what was understood, before training starts."""
         value = choosing.ordered(self.family, _tuple(value))
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing)
         plan = self._plan(table, roles, validation)
