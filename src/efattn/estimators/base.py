@@ -28,7 +28,7 @@ from efattn.inference import AttentionWeights, Companion, Fitted
 from efattn.inference.summary import last_fit
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.training import Record, Training
+from efattn.training import Checkpoint, Record, Training
 
 
 class GroupEstimator(BaseEstimator, ABC):
@@ -47,6 +47,7 @@ class GroupEstimator(BaseEstimator, ABC):
     training: Training | None
     ensemble: int = 1  # members; a constructor may have it
     companions: Any = None  # likewise
+    _kept: Checkpoint | None = None  # what the last fit wrote to, until the model is saved
 
     @abstractmethod
     def _check(self) -> None:
@@ -86,9 +87,10 @@ class GroupEstimator(BaseEstimator, ABC):
     ) -> Any:
         """Fit to a frame or a file. Roles name columns; validation: a share of the groups (with lags: of the times)
         held out to stop early by, or a table, or None; checkpoint: a folder to write to while training, and with
-        resume=True to go on from; callbacks: called with each epoch's record; history: a file to append each record
-        to as a line of JSON; progress: True for a bar, False for silence, by default a bar on a terminal and a line
-        per stage elsewhere; planned: called with what was understood, before training starts."""
+        resume=True to go on from, emptied when the model is saved; callbacks: called with each epoch's record; history:
+        a file to append each record to as a line of JSON; progress: True for a bar, False for silence, by default a
+        bar on a terminal and a line per stage elsewhere; planned: called with what was understood, before training
+        starts."""
         self._check_options()
         calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
         value = choosing.ordered(self.family, _tuple(value))
@@ -126,6 +128,7 @@ class GroupEstimator(BaseEstimator, ABC):
         )
         beside, notes = companions.with_shares(blueprint, trained.models, offers)
         self._take(blueprint.noted(*notes), *trained, companions=beside)
+        self._kept = kept
         _conclude(self.fitted_, notes, stages)
         return self
 
@@ -209,8 +212,12 @@ class GroupEstimator(BaseEstimator, ABC):
         return inference.summary(self._fitted())
 
     def save(self, path: str | Path) -> None:
-        """One file, *.efattn, that predicts anywhere without the training data."""
+        """One file, *.efattn, that predicts anywhere without the training data. What a finished fit left in its
+        checkpoint folder goes, now that it is safe elsewhere."""
         saving.save(self._fitted(), path)
+        if self._kept is not None:
+            self._kept.clear()
+        self._kept = None
 
     def untrained(self, seed: int = 0) -> Model:
         """A network of the make of the fitted one, with other random weights."""

@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch import Tensor
-
-from efattn.errors import DataError
+from efattn import __version__
+from efattn.errors import DataError, option
 from efattn.estimators import saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from efattn.estimators.base import GroupEstimator
 
 log = logging.getLogger("efattn")
-FINISHED = "finished.checkpoint"
 MOST = 1000
 
 
@@ -62,7 +60,7 @@ def train(
             blueprint.held,
             options,
             seed + k,
-            _own(kept, k) if several else kept,
+            kept.of_member(k) if several and kept is not None else kept,
             [*callbacks, stages.epoch],
             partial(stages.tick, member=k) if several else stages.tick,
             history=[record for record in before or () if record.get("member", 0) == k],
@@ -70,7 +68,8 @@ def train(
         )
         for k, model in enumerate(models)
     ]
-    finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
+    with contextlib.nullcontext() if kept is None else kept.claimed(resume):
+        finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
     chosen = _chosen(len(fittings), finished, options.jobs) if before is None else list(range(len(fittings)))
     history = _history(fittings, chosen)
     return Trained(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
@@ -105,41 +104,11 @@ def _in_turn(fittings: Mapping[int, Fitting], resume: bool) -> Generator[int]:
 
 
 def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
-    """Those that were finished. With a checkpoint, they wait in its folder until all are."""
-    marks = [None if fitting.checkpoint is None else replace(fitting.checkpoint, name=FINISHED) for fitting in fittings]
-    for mark in marks:
-        if mark is not None:
-            mark.prepare()
-            if not resume:
-                mark.remove()
-    done = [k for k, mark in enumerate(marks) if mark is not None and _taken_back(fittings[k], mark)]
+    """Those that were finished. With a checkpoint, each waits in its folder until all are."""
+    done = [k for k, fitting in enumerate(fittings) if resume and fitting.taken_back()]
     todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
     with contextlib.closing(side_by_side(todo, resume, jobs) if jobs > 1 else _in_turn(todo, resume)) as finished:
-        for k in finished:
-            done.append(k)
-            if (mark := marks[k]) is not None:
-                tensors = {f"model.{name}": x for name, x in fittings[k].model.state_dict().items()}
-                mark.write({"history": fittings[k].history}, tensors)
-    if len(done) == len(fittings):
-        for mark in marks:
-            if mark is not None:
-                mark.remove()
-                with contextlib.suppress(OSError):  # where something else lies
-                    mark.folder.rmdir()
-    return done
-
-
-def _taken_back(fitting: Fitting, mark: Checkpoint) -> bool:
-    """Whether an earlier run finished this member: then it is as it was."""
-    found = mark.read()
-    if found is None:
-        return False
-    state, tensors = found
-    own: dict[str, Tensor] = {name.removeprefix("model."): x for name, x in tensors.items()}
-    fitting.model.load_state_dict(own)
-    fitting.model.eval()
-    fitting.history[:] = state["history"]
-    return True
+        return [*done, *finished]
 
 
 def checkpoint(
@@ -149,13 +118,10 @@ def checkpoint(
     not."""
     if folder is None:
         if resume:
-            raise DataError("resume=True needs checkpoint=..., the folder that the interrupted fit wrote to.")
+            needs = f"{option('resume', True)} needs {option('checkpoint')}"
+            raise DataError(f"{needs}, the folder that the interrupted fit wrote to.", option="resume")
         return None
     given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
-    about: dict[str, Any] = {"columns": blueprint.schema.roles.to_json(), "options": saving.plain(given)}
-    data = {"data": fingerprint(blueprint.train, blueprint.held)}
-    return Checkpoint(Path(folder), {**data, **about}, options.checkpoint_seconds)
-
-
-def _own(kept: Checkpoint | None, member: int) -> Checkpoint | None:
-    return None if kept is None else replace(kept, folder=kept.folder / f"member-{member}")
+    about = {"version": __version__, "columns": blueprint.schema.roles.to_json(), "options": saving.plain(given)}
+    about["data"] = fingerprint(blueprint.train, blueprint.held)
+    return Checkpoint(Path(folder), about, options.checkpoint_seconds)
