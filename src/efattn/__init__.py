@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "EFA": "efattn.estimators",
     "LatentFactor": "efattn.estimators",
-    "Training": "efattn.training",
+    "Training": "efattn.options",
     "load": "efattn.estimators",
     "from_wide": "efattn.data",
     "group_folds": "efattn.data",

@@ -162,7 +162,9 @@ def fit(
         raise DataError("--resume needs --checkpoint, the folder that the interrupted fit wrote to.")
     layout = options.layout(separator, decimal, header, columns, encoding)
     estimator = _estimator(asked)
-    estimator.training.resolve_device()  # better now than after the table was read
+    from efattn.training import resolve_device
+
+    resolve_device(estimator.training)  # better now than after the table was read
     source = tables.read(table, layout)
     told: list[Any] = []
     roles = {name: asked[name] or None for name in ROLE_NAMES}

@@ -3,6 +3,6 @@
 from efattn.training.checkpoint import Checkpoint
 from efattn.training.feeding import Feed, Step
 from efattn.training.loop import Fitting, Record, mean_log_prob
-from efattn.training.options import Training
+from efattn.training.options import Training, resolve_device
 
-__all__ = ["Checkpoint", "Feed", "Fitting", "Record", "Step", "Training", "mean_log_prob"]
+__all__ = ["Checkpoint", "Feed", "Fitting", "Record", "Step", "Training", "mean_log_prob", "resolve_device"]

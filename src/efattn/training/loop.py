@@ -21,7 +21,7 @@ from efattn.errors import DataError, TrainingError
 from efattn.models import Conditionals, Model
 from efattn.training.checkpoint import Checkpoint, optimiser_tensors, restore_optimiser
 from efattn.training.feeding import Feed, Plain, Step
-from efattn.training.options import DROPS, Training
+from efattn.training.options import DROPS, Training, resolve_device
 
 log = logging.getLogger("efattn")
 Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
@@ -77,7 +77,7 @@ class Fitting:
             feed.prepare(self.model[name])
 
     def run(self, resume: bool = False) -> None:
-        device = self.options.resolve_device()
+        device = resolve_device(self.options)
         self.model.to(device)
         if self.checkpoint is not None:
             self.checkpoint.prepare()
