@@ -3,7 +3,11 @@
 import hashlib
 import json
 import os
+import stat
 import struct
+import subprocess
+import sys
+import threading
 
 import numpy as np
 import pytest
@@ -27,11 +31,24 @@ def path(tmp_path):
 def sealed(header: bytes, tensors: bytes = b"") -> bytes:
     """A file with a correct checksum, whatever its header says; the header has the blank seal in it."""
     data = struct.pack("<Q", len(header)) + header + tensors
-    return data.replace(storage.BLANK, hashlib.sha256(data).hexdigest().encode(), 1)
+    digest = hashlib.sha256(data).hexdigest().encode()
+    return data.replace(b'"sha256":"' + storage.BLANK, b'"sha256":"' + digest, 1)
 
 
 def header(text: str, **more: object) -> bytes:
     return json.dumps({"__metadata__": {"efattn": text, "sha256": "0" * 64}, **more}, separators=(",", ":")).encode()
+
+
+def edited(path, change):
+    """The file with its JSON as `change` leaves it, sealed again: what a checksum cannot find."""
+    data = path.read_bytes()
+    end = 8 + struct.unpack("<Q", data[:8])[0]
+    outer = json.loads(data[8:end])
+    about = json.loads(outer["__metadata__"]["efattn"])
+    about = change(about) or about
+    outer["__metadata__"] = {"efattn": about if isinstance(about, str) else json.dumps(about), "sha256": "0" * 64}
+    path.write_bytes(sealed(json.dumps(outer, separators=(",", ":")).encode(), data[end:]))
+    return path
 
 
 def test_what_is_written_is_read(path):
@@ -159,6 +176,17 @@ GOOD = '{"format":1,"kind":"model"}'
         sealed(header(GOOD, a={"dtype": "NONE", "shape": [2], "data_offsets": [0, 8]}), b"12345678"),
         sealed(header(GOOD, a=7)),
         sealed(header(GOOD), b"left over"),
+        sealed(header('{"format":1,"kind":"model","x":NaN}')),
+        sealed(header('{"format":1,"kind":"model","x":-Infinity}')),
+        sealed(header('{"format":1,"kind":"model","x":1e999}')),
+        sealed(header('{"format":1,"kind":"model","x":' + "9" * 5000 + "}")),
+        sealed(header('{"format":1,"kind":"model","x":1,"x":2}')),
+        sealed(header('{"format":1,"kind":"model","x":' + "[" * 100 + "]" * 100 + "}")),
+        sealed(header('{"format":true,"kind":"model"}')),
+        sealed(header('{"format":1}')),
+        sealed(header('{"format":1,"kind":["model"]}')),
+        sealed(header(GOOD)[:-1] + b',"__metadata__":{"efattn":"{}"}}'),
+        sealed(b"\xff" + header(GOOD)),
     ],
 )
 def test_hostile_files_with_a_correct_checksum_are_refused(tmp_path, data):
@@ -166,6 +194,9 @@ def test_hostile_files_with_a_correct_checksum_are_refused(tmp_path, data):
     file.write_bytes(data)
     with pytest.raises(ModelFileError):
         storage.read(file, "model")
+    if b"dtype" not in data and b'"a":7' not in data and not data.endswith(b"left over"):
+        with pytest.raises(ModelFileError):
+            storage.about(file, "model")
 
 
 def test_the_hostile_files_are_sealed_correctly(tmp_path):
@@ -230,3 +261,173 @@ def test_denied_permissions_are_clear_whoever_runs_this(path, monkeypatch):
     monkeypatch.setattr("builtins.open", denied)
     with pytest.raises(ModelFileError, match=r"x\.efattn' cannot be written: Permission denied"):
         storage.write(path, "model", {}, {})
+
+
+# ---- the JSON alone
+
+
+def test_what_a_file_says_about_itself_is_had_without_torch(path):
+    code = f"""
+import sys
+from efattn import storage
+about = storage.about({str(path)!r}, "model")
+assert about["list"] == [1, 2.5, None, True]
+storage.try_path({str(path)!r})
+sys.exit("torch" in sys.modules)
+"""
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+    assert storage.about(path, "model") == storage.read(path, "model")[0]
+
+
+def test_a_flipped_byte_and_a_cut_are_found_in_the_json_alone_too(path):
+    data, draw = path.read_bytes(), np.random.default_rng(3)
+    for at in draw.permutation(len(data))[:100]:
+        path.write_bytes(data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :])
+        with pytest.raises(ModelFileError):
+            storage.about(path, "model")
+        path.write_bytes(data[:at])
+        with pytest.raises(ModelFileError):
+            storage.about(path, "model")
+    path.write_bytes(data)
+    with pytest.raises(ModelFileError, match="not a checkpoint"):
+        storage.about(path, "checkpoint")
+
+
+def test_an_edited_file_is_read_as_it_was_sealed(path):
+    edited(path, lambda about: about.update(name="other"))
+    about, tensors = storage.read(path, "model")
+    assert about["name"] == "other"
+    assert torch.equal(tensors["a"], TENSORS["a"])
+    edited(path, lambda about: "{}")
+    with pytest.raises(ModelFileError, match="not an efattn file"):
+        storage.read(path, "model")
+
+
+def test_what_could_not_be_read_again_is_not_written(path):
+    deep: list = []
+    for _ in range(100):
+        deep = [deep]
+    with pytest.raises(ValueError, match="JSON"):
+        storage.write(path, "model", {"x": deep}, {})
+    assert storage.read(path, "model")[0]["list"] == ABOUT["list"]
+
+
+@pytest.mark.parametrize("wrong", [None, 5, ["a"], b"a\0b", "a\0b", ""])
+def test_what_is_no_path_is_refused(wrong):
+    for use in (storage.read, storage.about, lambda path, kind: storage.write(path, kind, {}, {})):
+        with pytest.raises(ModelFileError):
+            use(wrong, "model")
+    with pytest.raises(ModelFileError):
+        storage.try_path(wrong)
+
+
+# ---- writing beside a file
+
+
+def test_many_threads_writing_to_one_path_never_damage_it(path):
+    wrong: list[Exception] = []
+
+    def write(number):
+        try:
+            for _ in range(15):
+                storage.write(path, "model", {"number": number}, {"a": torch.full((5000,), float(number))})
+                about, tensors = storage.read(path, "model")
+                assert (tensors["a"] == about["number"]).all()
+        except Exception as error:
+            wrong.append(error)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == []
+    assert [file.name for file in path.parent.iterdir()] == [path.name]
+
+
+def test_a_link_stays_one_and_permissions_stay(path):
+    link = path.with_name("link.efattn")
+    link.symlink_to(path.name)
+    path.chmod(0o640)
+    storage.write(link, "model", {"new": 1}, {})
+    assert link.is_symlink()
+    assert storage.read(path, "model")[0]["new"] == 1
+    assert stat.S_IMODE(path.stat().st_mode) == 0o640
+    path.chmod(0o400)
+    with storage.beside(path) as part:
+        part.write_text("x")
+        assert stat.S_IMODE(part.stat().st_mode) == 0o600, "nobody else reads it meanwhile"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o400
+    path.unlink()
+    storage.write(link, "model", {"new": 2}, {})
+    assert storage.read(path, "model")[0]["new"] == 2, "a link to nothing yet"
+
+
+def test_what_is_no_plain_file_is_never_replaced_nor_read_without_end(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with pytest.raises(ModelFileError, match="It is not a plain file"):
+        storage.write(pipe, "model", {}, {})
+    with pytest.raises(ModelFileError, match="It is not a plain file"):
+        storage.try_path(pipe)
+    assert pipe.is_fifo()
+    for use in (storage.read, storage.about):
+        with pytest.raises(ModelFileError, match="it is a device"):
+            use("/dev/null", "model")
+
+
+def test_parts_that_a_killed_process_left_are_swept_and_others_are_not(path):
+    program = f"""
+import os, signal, sys
+from efattn import storage
+with storage.beside({str(path)!r}) as part:
+    part.write_text("half")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+    subprocess.run([sys.executable, "-c", program], check=False)
+    other = path.with_name("y.efattn")
+    subprocess.run([sys.executable, "-c", program.replace(path.name, other.name)], check=False)
+    (left,), (theirs,) = storage.parts(path), storage.parts(other)
+    elsewhere = left.with_name(left.name.replace(storage.HOST, "0" * 8))
+    elsewhere.write_text("written on another machine, perhaps right now")
+    old = path.with_name(f".{path.name}.7.part")
+    old.write_text("from long ago")
+    os.utime(old, (1e9, 1e9))
+    with storage.beside(path) as part:
+        part.write_text("new")
+        with storage.beside(path) as second:
+            second.write_text("newer")
+        assert set(storage.parts(path)) == {elsewhere, part}
+    assert set(path.parent.iterdir()) == {path, elsewhere, theirs}
+
+
+def test_the_longest_name_that_a_file_can_have_can_be_written(tmp_path):
+    for name in ("n" * 255, "ä" * 127):
+        storage.try_path(tmp_path / name)
+        storage.write(tmp_path / name, "model", ABOUT, TENSORS)
+        assert storage.read(tmp_path / name, "model")[0]["list"] == ABOUT["list"]
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_path_is_tried_before_anything_is_computed(path, monkeypatch):
+    before = path.read_bytes()
+    storage.try_path(path)
+    storage.try_path(path.with_name("new"))
+    assert path.read_bytes() == before
+    folder = path.parent
+    for wrong, words in {
+        folder / ("n" * 256): "File name too long. Choose a shorter name",
+        folder / "absent" / "x": "No such file or directory. Make its folder first",
+        path / "x": "Not a directory",
+        folder: "Is a directory. Name a file in it",
+    }.items():
+        with pytest.raises(ModelFileError, match=f"cannot be written: {words}"):
+            storage.try_path(wrong)
+
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(ModelFileError, match=r"No space left on device\. Make room"):
+        storage.try_path(path)
+    assert list(folder.iterdir()) == [path]
