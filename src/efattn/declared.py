@@ -135,7 +135,7 @@ def _same(one: Any, other: Any) -> bool:
 
 def listed(words: Mapping[str, str], width: int = 100) -> str:
     """An option a line, as docstrings have them."""
-    plain = {"break_on_hyphens": False, "break_long_words": False}
+    plain: Any = {"break_on_hyphens": False, "break_long_words": False}
     lines = [
         textwrap.fill(f"{name}: {shown(text)}", width, initial_indent=" " * 4, subsequent_indent=" " * 8, **plain)
         for name, text in words.items()
