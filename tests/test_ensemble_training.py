@@ -59,10 +59,13 @@ def test_a_fit_killed_in_the_middle_member_resumes_to_the_same_weights(tmp_path,
     assert all_same(weights(resumed), weights(whole))
     assert without_seconds(resumed.history_) == without_seconds(whole.history_)
     assert set(trained) == {1, 2}, "the first was finished"
+    again = efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path, resume=True, callbacks=[pytest.fail])
+    assert all_same(weights(again), weights(whole))
+    checkpoints.forget(tmp_path)
     assert not list(tmp_path.iterdir())
 
 
-def test_without_resume_finished_members_of_an_earlier_fit_are_ignored(tmp_path):
+def test_members_that_an_earlier_fit_finished_are_never_lost(tmp_path):
     make = {"ensemble": 2, "training": QUICK, "terms": "value"}
 
     def interrupt(record):
@@ -70,13 +73,16 @@ def test_without_resume_finished_members_of_an_earlier_fit_are_ignored(tmp_path)
             raise KeyboardInterrupt
 
     efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path, callbacks=[interrupt])
-    assert (tmp_path / "member-0").exists()
     with pytest.raises(DataError, match="other data"):
         efa(**make).fit(HELD, **BOTH, checkpoint=tmp_path, resume=True)
+    with pytest.raises(DataError, match="ensemble=2 there, ensemble=1 here"):
+        efa(**make | {"ensemble": 1}).fit(TABLE, **BOTH, checkpoint=tmp_path, resume=True)
+    with pytest.raises(DataError, match="which would be lost"):
+        efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path, callbacks=[pytest.fail])
     trained: list[int] = []
-    efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path, callbacks=[lambda r: trained.append(r["member"])])
-    assert set(trained) == {0, 1}
-    assert not list(tmp_path.iterdir())
+    callbacks = [lambda r: trained.append(r["member"])]
+    efa(**make).fit(TABLE, **BOTH, checkpoint=tmp_path, resume=True, callbacks=callbacks)
+    assert set(trained) == {1}
 
 
 @pytest.mark.parametrize(("at", "left"), [(0, 1), (1, 1), (2, 2)])
@@ -173,6 +179,7 @@ def test_an_interrupt_side_by_side_keeps_the_finished_and_resumes_to_the_same_we
     assert len(found.members_) in (1, 2)
     assert {record["member"] for record in found.history_} == set(range(len(found.members_)))
     again = efa(ensemble=3, training=JOBS, **MAKE).fit(TABLE, **BOTH, checkpoint=tmp_path, resume=True)
+    checkpoints.forget(tmp_path)
     assert not list(tmp_path.iterdir())
     whole = efa(ensemble=3, training=replace(JOBS, jobs=1), **MAKE).fit(TABLE, **BOTH)
     assert len(again.members_) == 3

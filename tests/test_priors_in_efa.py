@@ -242,7 +242,7 @@ def test_resumed_training_with_a_prior_equals_uninterrupted_training(tmp_path, m
     monkeypatch.setattr(checkpoints.Checkpoint, "write", counted)
     for _ in range(2):
         with pytest.raises(Stop):
-            model().fit(table, **ROLES, checkpoint=tmp_path, resume=True)
+            model().fit(table, **ROLES, checkpoint=tmp_path, resume=bool(checkpoints.left_in(tmp_path)))
     resumed = model().fit(table, **ROLES, checkpoint=tmp_path, resume=True)
     assert same(weights(resumed), weights(whole))
     assert without_seconds(resumed.history_) == without_seconds(whole.history_)

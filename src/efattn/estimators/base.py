@@ -28,7 +28,7 @@ from efattn.families import Gaussian, MultivariateGaussian, Product
 from efattn.inference import items, looking, rows
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.training import Feed, Record, Training
+from efattn.training import Checkpoint, Feed, Record, Training
 
 log = logging.getLogger("efattn")
 
@@ -47,6 +47,7 @@ class GroupEstimator(BaseEstimator, ABC):
     seed: int
     training: Training | None
     ensemble: int = 1  # members; a constructor may have it
+    _kept: Checkpoint | None = None  # what the last fit wrote to, until the model is saved
 
     @abstractmethod
     def _check(self) -> None:
@@ -93,9 +94,9 @@ class GroupEstimator(BaseEstimator, ABC):
     ) -> Any:
         """Fit to a frame or a file. Roles name columns; validation: a share of the groups (with lags: of the times)
         held out to stop early by, or a table, or None; checkpoint: a folder to write to while training, and with
-        resume=True to go on from; callbacks: called with each epoch's record; history: a file to append each record
-        to as a line of JSON; progress: a bar, by default on a terminal; planned: called with what was understood,
-        before training starts."""
+        resume=True to go on from, emptied when the model is saved; callbacks: called with each epoch's record; history:
+        a file to append each record to as a line of JSON; progress: a bar, by default on a terminal; planned:
+        called with what was understood, before training starts."""
         value = choosing.ordered(self.family, _tuple(value))
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing)
         plan = self._plan(table, roles, validation)
@@ -117,6 +118,7 @@ class GroupEstimator(BaseEstimator, ABC):
             feeds=lambda tick: self._feeds(plan, options, tick),
         )
         self._settle(plan, found.models)
+        self._kept = kept
         return self._take(plan, *found)
 
     def update(
@@ -241,9 +243,13 @@ class GroupEstimator(BaseEstimator, ABC):
         return words.summary(self)
 
     def save(self, path: str | Path) -> None:
-        """One file, *.efattn, that predicts anywhere without the training data."""
+        """One file, *.efattn, that predicts anywhere without the training data. What a finished fit left in its
+        checkpoint folder goes, now that it is safe elsewhere."""
         self._check_fitted()
         saving.save(self, path)
+        if self._kept is not None:
+            self._kept.clear()
+        self._kept = None
 
     def _plan(self, table: Any, roles: Roles, validation: Any) -> "Plan":
         self._check()

@@ -12,9 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from torch import Tensor
-
-from efattn.errors import DataError
+from efattn import __version__
+from efattn.errors import DataError, option
 from efattn.estimators import saving
 from efattn.estimators.plan import Plan
 from efattn.estimators.progress import Bar
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from efattn.estimators.base import GroupEstimator
 
 log = logging.getLogger("efattn")
-FINISHED = "finished.checkpoint"
 MOST = 1000
 
 
@@ -56,7 +54,7 @@ def fitted(
     the members that are finished, and drops those that know nothing yet. feeds: what terms are trained on, for all
     members alike."""
     several = len(models) > 1
-    with Bar(progress) as bar:
+    with contextlib.nullcontext() if kept is None else kept.claimed(resume), Bar(progress) as bar:
         shared = {} if feeds is None else feeds(bar.tick)
         fittings = [
             Fitting(
@@ -65,7 +63,7 @@ def fitted(
                 plan.held,
                 options,
                 seed + k,
-                _own(kept, k) if several else kept,
+                kept.of_member(k) if several and kept is not None else kept,
                 [*callbacks, bar.epoch],
                 partial(bar.tick, member=k) if several else bar.tick,
                 history=[record for record in before or () if record.get("member", 0) == k],
@@ -109,43 +107,13 @@ def _in_turn(fittings: Mapping[int, Fitting], resume: bool) -> Generator[int]:
 
 
 def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
-    """Those that were finished. With a checkpoint, they wait in its folder until all are."""
-    marks = [None if fitting.checkpoint is None else replace(fitting.checkpoint, name=FINISHED) for fitting in fittings]
-    for mark in marks:
-        if mark is not None:
-            mark.prepare()
-            if not resume:
-                mark.remove()
+    """Those that were finished. With a checkpoint, each waits in its folder until all are."""
     for fitting in fittings:
         fitting.prepare()
-    done = [k for k, mark in enumerate(marks) if mark is not None and _taken_back(fittings[k], mark)]
+    done = [k for k, fitting in enumerate(fittings) if resume and fitting.taken_back()]
     todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
     with contextlib.closing(side_by_side(todo, resume, jobs) if jobs > 1 else _in_turn(todo, resume)) as finished:
-        for k in finished:
-            done.append(k)
-            if (mark := marks[k]) is not None:
-                tensors = {f"model.{name}": x for name, x in fittings[k].model.state_dict().items()}
-                mark.write({"history": fittings[k].history}, tensors)
-    if len(done) == len(fittings):
-        for mark in marks:
-            if mark is not None:
-                mark.remove()
-                with contextlib.suppress(OSError):  # where something else lies
-                    mark.folder.rmdir()
-    return done
-
-
-def _taken_back(fitting: Fitting, mark: Checkpoint) -> bool:
-    """Whether an earlier run finished this member: then it is as it was."""
-    found = mark.read()
-    if found is None:
-        return False
-    state, tensors = found
-    own: dict[str, Tensor] = {name.removeprefix("model."): x for name, x in tensors.items()}
-    fitting.model.load_state_dict(own)
-    fitting.model.eval()
-    fitting.history[:] = state["history"]
-    return True
+        return [*done, *finished]
 
 
 def checkpoint(
@@ -155,13 +123,10 @@ def checkpoint(
     not."""
     if folder is None:
         if resume:
-            raise DataError("resume=True needs checkpoint=..., the folder that the interrupted fit wrote to.")
+            needs = f"{option('resume', True)} needs {option('checkpoint')}"
+            raise DataError(f"{needs}, the folder that the interrupted fit wrote to.", option="resume")
         return None
     given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
-    about: dict[str, Any] = {"columns": plan.schema.roles.to_json(), "options": saving.plain(given)}
-    data = {"data": fingerprint(plan.train, plan.held)}
-    return Checkpoint(Path(folder), {**data, **about}, options.checkpoint_seconds)
-
-
-def _own(kept: Checkpoint | None, member: int) -> Checkpoint | None:
-    return None if kept is None else replace(kept, folder=kept.folder / f"member-{member}")
+    about = {"version": __version__, "columns": plan.schema.roles.to_json(), "options": saving.plain(given)}
+    about["data"] = fingerprint(plan.train, plan.held)
+    return Checkpoint(Path(folder), about, options.checkpoint_seconds)

@@ -28,7 +28,7 @@ from efattn.errors import DataError
 from efattn.estimators import saving
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.settings import PRESETS, Entry, Setting, Split
-from efattn.training import resolve_device
+from efattn.training import forget, left_in, resolve_device
 
 log = logging.getLogger("efattn")
 Record = dict[str, Any]
@@ -139,7 +139,8 @@ def run_one(run: Run, folder: Path, *, bar: bool | None = None) -> Record:
     roles = {role: name for role, name in setting.roles.items() if role not in entry.without}
     unfinished = folder / ".unfinished" / run.path.with_suffix("")
     estimator, start = entry.make(run.seed), time.perf_counter()
-    estimator.fit(parts.train, **roles, validation=parts.validation, checkpoint=unfinished, resume=True, progress=bar)
+    more: dict[str, Any] = {"checkpoint": unfinished, "resume": bool(left_in(unfinished)), "progress": bar}
+    estimator.fit(parts.train, **roles, validation=parts.validation, **more)
     if getattr(estimator, "interrupted_", False):
         raise KeyboardInterrupt  # a fit that was cut short is no result; the next call goes on with it
     seconds = max(time.perf_counter() - start, sum(record["seconds"] for record in estimator.history_))
@@ -157,6 +158,7 @@ def run_one(run: Run, folder: Path, *, bar: bool | None = None) -> Record:
     path.parent.mkdir(parents=True, exist_ok=True)
     with storage.beside(path) as part:
         part.write_text(lines(record))
+    forget(unfinished)
     return record
 
 

@@ -76,7 +76,21 @@ class Fitting:
         for name, feed in self.feeds.items():
             feed.prepare(self.model[name])
 
+    def taken_back(self) -> bool:
+        """Whether an earlier run finished it: then it is as it was."""
+        found = None if self.checkpoint is None else self.checkpoint.read()
+        if self.checkpoint is None or found is None or not found[0].get("finished"):
+            return False
+        self.prepare()
+        with self.checkpoint.usable():
+            self.history[:] = found[0]["history"]
+            self.model.load_state_dict(_without(found[1], "model."))
+        self.model.eval()
+        return True
+
     def run(self, resume: bool = False) -> None:
+        if resume and self.taken_back():
+            return
         device = resolve_device(self.options)
         self.model.to(device)
         if self.checkpoint is not None:
@@ -86,11 +100,12 @@ class Fitting:
         first, state = 0, None
         tensors: dict[str, Tensor] = {}
         self.prepare()
-        if found is not None:
+        if found is not None and self.checkpoint is not None:
             state, tensors = found
-            first, self.history[:] = names.index(state["term"]), state["history"]
-            self.model.load_state_dict(_without(tensors, "model."))
-            log.info("Resuming %s at epoch %d.", state["term"], state["progress"]["epoch"] + 1)
+            with self.checkpoint.usable():
+                first, self.history[:] = names.index(state["term"]), state["history"]
+                self.model.load_state_dict(_without(tensors, "model."))
+                log.info("Resuming %s at epoch %d.", state["term"], state["progress"]["epoch"] + 1)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             for number, name in enumerate(names[first:], first):
                 torch.manual_seed(self.seed + number)
@@ -100,7 +115,7 @@ class Fitting:
                     break
         self.model.to("cpu").eval()
         if self.checkpoint is not None and not self.interrupted:
-            self.checkpoint.remove()
+            self.checkpoint.finish(self.history, self.model.state_dict())
 
 
 class _Term:
@@ -126,14 +141,9 @@ class _Term:
         self.adaptive = options.decay == "plateau" and self.patience is not None and fitting.held is not None
 
     def run(self, state: dict[str, Any] | None, tensors: dict[str, Tensor]) -> None:
-        if state is not None:
-            self.at = Progress(**state["progress"])
-            self.best = _without(tensors, "best.")
-            self.mean = [x.to(self.device) for _, x in sorted(_without(tensors, "mean.").items())]
-            restore_optimiser(self.optimiser, tensors)
-            torch.set_rng_state(tensors["random"])
-            if self.device.type == "cuda" and "random.cuda" in tensors:
-                torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
+        if state is not None and self.fitting.checkpoint is not None:
+            with self.fitting.checkpoint.usable():
+                self.restore(state, tensors)
         try:
             if state is None and self.feed.start_counts and self.fitting.held is not None:
                 self.keep(self.validate())
@@ -147,6 +157,15 @@ class _Term:
             self.term.load_state_dict({k: v.to(self.device) for k, v in self.best.items()})
         elif self.mean:
             _copy(self.mean, self.parameters)
+
+    def restore(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
+        self.at = Progress(**state["progress"])
+        self.best = _without(tensors, "best.")
+        self.mean = [x.to(self.device) for _, x in sorted(_without(tensors, "mean.").items())]
+        restore_optimiser(self.optimiser, tensors)
+        torch.set_rng_state(tensors["random"])
+        if self.device.type == "cuda" and "random.cuda" in tensors:
+            torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
 
     def finished(self) -> bool:
         return (self.stale() and self.at.batch == 0) or self.at.epoch >= self.epochs
