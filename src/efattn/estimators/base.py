@@ -265,8 +265,9 @@ class GroupEstimator(BaseEstimator, ABC):
         family = None
         if "value" in terms:
             assert groups.value is not None
-            family, notes = choosing.choose(groups.value, roles.of("value"), self.family)
-            groups.notes.extend(notes)
+            choices = choosing.choose(groups.value, roles.of("value"), self.family)
+            family = choices.family
+            groups.notes.extend(map(str, choices.notes))
             family.check(groups.value, roles.of("value"), groups.label)
             if roles.exposure is not None and not family.exposures:
                 raise DataError(

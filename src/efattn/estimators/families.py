@@ -1,6 +1,6 @@
 """Which family each value column gets.
 
-    family="auto"   by what the column holds, the first rule that fits:
+    family="auto"   each family says whether a column looks like its own; of those that do, the first in this order:
       only 0 and 1                                  bernoulli
       whole numbers, at most 11 levels, range <= 10 ordinal, from the smallest to the largest
       whole numbers >= 0                            poisson, or negative_binomial where the variance exceeds 1.5 means
@@ -13,15 +13,39 @@ Or a name, a family, one of them per column as a list, or a mapping from a colum
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from efattn import families
-from efattn.errors import DataError
-from efattn.families import Family, MultivariateGaussian, Ordinal, Product
+from efattn.errors import DataError, Note, option
+from efattn.families import Family, Product
 
 Spec = str | Family
+
+
+class Choice(NamedTuple):
+    """The family of some columns (of one, mostly), and why: None where it was asked for."""
+
+    family: Family
+    columns: tuple[str, ...]
+    why: str | None = None
+
+
+class Choices(NamedTuple):
+    """The family of all value columns, and how each part was chosen."""
+
+    family: Product
+    parts: tuple[Choice, ...]
+
+    @property
+    def notes(self) -> list[Note]:
+        """What was chosen without being asked for."""
+        told = [part for part in self.parts if part.why is not None]
+        return [
+            Note("family", f"Family of {part.columns[0]!r}: {part.family!r} ({part.why}).", part.columns[0])
+            for part in told
+        ]
 
 
 def ordered(spec: Any, columns: tuple[str, ...]) -> tuple[str, ...]:
@@ -31,65 +55,58 @@ def ordered(spec: Any, columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for names, _ in _from_mapping(spec, columns) for name in names)
 
 
-def choose(values: np.ndarray, columns: Sequence[str], spec: Any) -> tuple[Product, list[str]]:
-    """values (row, column), NaN where missing. Gives the family of all columns and what was chosen, in words."""
-    if isinstance(spec, Mapping):
-        pairs = _from_mapping(spec, columns)
-    elif isinstance(spec, str | Family):
-        pairs = _from_one(spec, columns)
-    elif isinstance(spec, Sequence):
-        if len(spec) != len(columns):
-            raise DataError(f"family has {len(spec)} entries for the {len(columns)} value columns {list(columns)}.")
-        pairs = [((column,), one) for column, one in zip(columns, spec, strict=True)]
-    else:
-        raise DataError(f"family is a name, a family, a list of them or a mapping from columns; found {spec!r}.")
-    parts, notes = [], []
-    for names, one in pairs:
+def choose(values: np.ndarray, columns: Sequence[str], spec: Any) -> Choices:
+    """values (row, column), NaN where missing."""
+    choices = []
+    for names, one in _pairs(spec, columns):
         y = values[:, [list(columns).index(name) for name in names]]
-        if one == "auto":
-            found, why = automatic(y[:, 0])
-            notes.append(f"Family of {names[0]!r}: {found!r} ({why}).")
-        else:
-            found = _named(one, y, names)
-        if found.columns != len(names):
+        choice = automatic(y[:, 0], names[0]) if one == "auto" else Choice(_asked(one, y, names), names)
+        if choice.family.columns != len(names):
             raise DataError(
-                f"{found!r} is a family of one column, and {names!r} are {len(names)}. Give each its own, or pass "
-                "families.MultivariateGaussian()."
+                f"{choice.family!r} is a family of one column, and {names!r} are {len(names)}. Give each its own, or "
+                f"pass {option('family', 'multivariate_gaussian')}.",
+                column=names[0],
+                option="family",
             )
-        parts.append(found)
-    return Product(tuple(parts)), notes
+        choices.append(choice)
+    return Choices(Product(tuple(choice.family for choice in choices)), tuple(choices))
 
 
-def automatic(y: np.ndarray) -> tuple[Family, str]:
+def automatic(y: np.ndarray, column: str = "value") -> Choice:
     """The family of one column and the rule that chose it."""
     seen = y[np.isfinite(y)]
-    if not len(seen):
-        return families.Gaussian(), "nothing observed"
-    low, high, whole = seen.min(), seen.max(), bool(np.all(seen == np.floor(seen)))
-    if whole and low >= 0 and high <= 1:
-        return families.Bernoulli(), "only 0 and 1"
-    if whole and high - low <= 10 and high > low:
-        return Ordinal(int(high - low) + 1, int(low)), f"whole numbers from {low:g} to {high:g}"
-    if whole and low >= 0 and high > low:
-        spread = seen.var() / seen.mean()
-        if spread > 1.5:
-            return families.NegativeBinomial(), f"counts, variance {spread:.1f} times the mean"
-        return families.Poisson(), f"counts, variance {spread:.1f} times the mean"
-    if low > 0 and high < 1:
-        return families.Beta(), "strictly between 0 and 1"
-    if low > 0 and seen.mean() > 1.2 * np.median(seen):
-        return families.Gamma(), "positive and skewed"
-    return families.Gaussian(), "real numbers"
+    kinds = [kind for kind in families.known() if kind.of_values and not kind.several_columns]
+    claims = [(claim.rank, claim.why, kind) for kind in kinds if (claim := kind.applicable(seen)) is not None]
+    _, why, kind = min(claims, key=lambda claim: claim[0])
+    return Choice(kind(**kind.sized(seen, 1)), (column,), why)
+
+
+def _pairs(spec: Any, columns: Sequence[str]) -> list[tuple[tuple[str, ...], Spec]]:
+    if isinstance(spec, Mapping):
+        return _from_mapping(spec, columns)
+    if isinstance(spec, str | Family):
+        return _from_one(spec, columns)
+    if not isinstance(spec, Sequence):
+        raise DataError(
+            f"family is a name, a family, a list of them or a mapping from columns; found {spec!r}.", option="family"
+        )
+    if len(spec) != len(columns):
+        raise DataError(
+            f"family has {len(spec)} entries for the {len(columns)} value columns {list(columns)}.", option="family"
+        )
+    return [((column,), one) for column, one in zip(columns, spec, strict=True)]
 
 
 def _from_one(spec: Spec, columns: Sequence[str]) -> list[tuple[tuple[str, ...], Spec]]:
-    several = isinstance(spec, MultivariateGaussian) or _plain(spec) == "multivariate_gaussian"
-    if several and len(columns) > 1:
-        return [(tuple(columns), spec)]
     if isinstance(spec, Product):
         if spec.columns != len(columns):
-            raise DataError(f"{spec!r} covers {spec.columns} columns; the value columns are {list(columns)}.")
+            raise DataError(
+                f"{spec!r} covers {spec.columns} columns; the value columns are {list(columns)}.", option="family"
+            )
         return [(tuple(columns[where]), part) for part, _, where in spec.slices()]
+    kind = type(spec) if isinstance(spec, Family) else None if spec == "auto" else families.kind(spec)
+    if kind is not None and kind.several_columns and len(columns) > 1:
+        return [(tuple(columns), spec)]
     return [((column,), spec) for column in columns]
 
 
@@ -98,31 +115,26 @@ def _from_mapping(spec: Mapping[Any, Spec], columns: Sequence[str]) -> list[tupl
     named = [name for names, _ in pairs for name in names]
     for name in named:
         if name not in columns or named.count(name) > 1:
-            raise DataError(f"family names {name!r}, which is no value column or is there twice: {list(columns)}.")
+            raise DataError(
+                f"family names {name!r}, which is no value column or is there twice: {list(columns)}.", option="family"
+            )
     return [*pairs, *(((name,), "auto") for name in columns if name not in named)]
 
 
-def _named(one: Spec, y: np.ndarray, names: tuple[str, ...]) -> Family:
-    """A family from its name, sizes taken from the data where it needs one."""
-    seen = y[np.isfinite(y)]
-    low, high = (int(np.floor(seen.min())), int(np.ceil(seen.max()))) if len(seen) else (0, 1)
-    if isinstance(one, str):
-        plain = _plain(one)
-        needs: dict[str, dict[str, Any]] = {
-            "ordinal": {"levels": max(high - low + 1, 2), "low": low},
-            "binomial": {"trials": max(high, 1)},
-            "multivariate_gaussian": {"columns": len(names)},
-        }
-        if plain in ("categorical", "product"):
-            raise DataError(
-                f"{one!r} is no family of a value column: a category is an item, or 'ordinal' if it has an order."
-            )
-        return families.named(one, **needs.get(plain, {}))
-    if isinstance(one, MultivariateGaussian) and one.columns != len(names):
-        return replace(one, columns=len(names))
-    return families.named(one)
-
-
-def _plain(name: object) -> str:
-    """As families.named reads it."""
-    return str(name).strip().lower().replace("-", "_").replace(" ", "_")
+def _asked(one: Spec, y: np.ndarray, names: tuple[str, ...]) -> Family:
+    """A family by its name, with sizes from the data, or as it is; one of several columns fits theirs."""
+    if isinstance(one, Family):
+        fits = one.columns == len(names) or not one.several_columns
+        return one if fits else replace(one, **one.sized(y, len(names)))  # type: ignore[type-var]
+    kind = families.kind(one)
+    if not kind.of_values:
+        raise DataError(
+            f"{one!r} is no family of a value column: a category is an item, or 'ordinal' if it has an order. "
+            f"There are {', '.join(families.value_families())}.",
+            column=names[0],
+            option="family",
+        )
+    try:
+        return families.named(one, **kind.sized(y, len(names)))
+    except DataError as error:
+        raise DataError(f"Column {names[0]!r}: {error.text}", column=names[0], option="family") from None

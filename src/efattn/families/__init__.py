@@ -2,16 +2,18 @@
 
     log p(y | eta) = <eta, t(y)> - A(eta) + log h(y),     eta = eta(f),   f from the head of a network
 
-A new family is one class in one file and one line in FAMILIES.
+A new family is one class in one file; a line in FAMILIES makes it one of ours. One that a user defines is known by its
+name as soon as its class is there.
 """
 
 from dataclasses import MISSING, fields
 from difflib import get_close_matches
+from inspect import isabstract
 from numbers import Integral, Real
 from typing import Any
 
 from efattn.errors import DataError
-from efattn.families.base import ExponentialFamily, Family
+from efattn.families.base import Claim, ExponentialFamily, Family
 from efattn.families.bernoulli import Bernoulli
 from efattn.families.beta import Beta
 from efattn.families.binomial import Binomial
@@ -40,8 +42,30 @@ FAMILIES: tuple[type[Family], ...] = (
     Product,
 )
 
-__all__ = [*(family.__name__ for family in FAMILIES), "FAMILIES", "ExponentialFamily", "Family"]
-__all__ += ["from_json", "named", "to_json"]
+__all__ = [*(family.__name__ for family in FAMILIES), "FAMILIES", "Claim", "ExponentialFamily", "Family"]
+__all__ += ["from_json", "kind", "known", "named", "to_json", "value_families"]
+
+
+def known() -> tuple[type[Family], ...]:
+    """Ours, then those defined elsewhere, the latest first."""
+    others = [one for one in dict.fromkeys(_below(Family)) if not isabstract(one) and one not in FAMILIES]
+    return (*FAMILIES, *reversed(others))
+
+
+def value_families() -> tuple[str, ...]:
+    """The names of the families that a value column may have."""
+    return tuple(family.name for family in known() if family.of_values)
+
+
+def kind(name: object) -> type[Family]:
+    """The class of a name, spelt with spaces, hyphens or capitals or not."""
+    plain = str(name).strip().lower().replace("-", "_").replace(" ", "_")
+    for family in known():
+        if isinstance(name, str) and plain.replace("_", "") == family.name.replace("_", ""):
+            return family
+    near = get_close_matches(plain, [family.name for family in known()], n=1)
+    hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(value_families())}."
+    raise DataError(f"No family is called {name!r}. {hint} One of your own is known once its class is defined.")
 
 
 def named(spec: str | Family, /, **options: Any) -> Family:
@@ -50,7 +74,7 @@ def named(spec: str | Family, /, **options: Any) -> Family:
         if options:
             raise DataError(f"{spec!r} is a family already: write {', '.join(options)} into its constructor.")
         return spec
-    family = _class_named(spec)
+    family = kind(spec)
     arguments = {_argument(f): f.default is MISSING for f in fields(family) if f.init}  # type: ignore[arg-type]
     for option in options:
         if option not in arguments:
@@ -78,15 +102,9 @@ def from_json(saved: Any) -> Family:
     return named(saved["name"], **options)
 
 
-def _class_named(name: object) -> type[Family]:
-    names = {family.name: family for family in FAMILIES}
-    plain = str(name).strip().lower().replace("-", "_").replace(" ", "_")
-    for family in FAMILIES:
-        if isinstance(name, str) and plain.replace("_", "") == family.name.replace("_", ""):
-            return family
-    near = get_close_matches(plain, names, n=1)
-    hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(names)}."
-    raise DataError(f"No family is called {name!r}. {hint}")
+def _below(family: type[Any]) -> list[type[Family]]:
+    """All classes that are defined as one of these, in the order of their definition."""
+    return [x for one in family.__subclasses__() for x in (one, *_below(one))]
 
 
 def _argument(f: Any) -> str:

@@ -2,19 +2,28 @@
 
     log p(y | eta) = <eta, t(y)> - A(eta) + log h(y),     E[t(Y)] = grad A(eta),     Cov[t(Y)] = Hessian of A
 
-The head of a network gives f, `size` numbers per row; the family turns f into eta. A family is a frozen value without
-state and never sees a network. Nothing is dropped from log_prob.
+The head of a network gives f, `size` numbers per row; the family turns f into eta. A family is a frozen dataclass
+without state and never sees a network. Nothing is dropped from log_prob. All that anybody else may want to know about a
+family it says itself: a new one is one class.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, final
+from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
 import torch
 
-from efattn.errors import EfattnError
-from efattn.families.supports import Support
+from efattn.errors import DataError, EfattnError
+from efattn.families.moments import at_mean
+from efattn.families.supports import ScalarSupport, Support
+
+
+class Claim(NamedTuple):
+    """That a column looks like a family's own: the lowest rank of all families wins; why, in words."""
+
+    rank: float
+    why: str
 
 
 class Family(ABC):
@@ -22,8 +31,17 @@ class Family(ABC):
 
     name: ClassVar[str]  # as in family="poisson"
     scalar: ClassVar[bool] = True
+    of_values: ClassVar[bool] = True  # whether a value column may have it; of a category and of a product it is no
+    several_columns: ClassVar[bool] = False  # whether one of it takes all value columns
     columns: int = 1  # how many value columns y has
     exponential: bool = False  # whether natural, statistic, log_partition and log_base define it
+
+    # ---- what it is
+
+    @classmethod
+    @abstractmethod
+    def examples(cls) -> tuple[Self, ...]:
+        """One of each kind there is of it. Every law of the tests is about these."""
 
     @property
     @abstractmethod
@@ -52,12 +70,48 @@ class Family(ABC):
         return len(self.shared)
 
     @property
+    def numbers(self) -> int:
+        """At least `size`, told without making room for it: what a file must hold that says it has this family."""
+        return self.size
+
+    @property
     @final
     def exposure(self) -> int | None:
         """The one output that takes the logarithm of an exposure, or None."""
         if len(self.exposures) > 1:
             raise EfattnError(f"{self!r} takes an exposure at several outputs: use exposures, {self.exposures}.")
         return self.exposures[0] if self.exposures else None
+
+    @property
+    def mean_bounds(self) -> tuple[float, float]:
+        """Between which numbers its means lie; of several columns, all of them."""
+        return self.support.bounds if isinstance(self.support, ScalarSupport) else (-np.inf, np.inf)
+
+    @property
+    def level_names(self) -> tuple[int, ...]:
+        """Its levels, each of which has a probability worth telling; of most families none."""
+        return ()
+
+    @property
+    def standardised(self) -> bool:
+        """Whether values may be shifted and scaled before it sees them."""
+        return False
+
+    @property
+    def squared_loss(self) -> bool:
+        """Whether it has one column and log p is quadratic in y - mean."""
+        return False
+
+    @property
+    def origin(self) -> float:
+        """What may be taken from all values before they lose digits, for `at_origin` in place of this family."""
+        return 0.0
+
+    def at_origin(self) -> "Family":
+        """The family of y - origin, with the same f."""
+        return self
+
+    # ---- what it computes
 
     @abstractmethod
     def log_prob(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
@@ -87,15 +141,51 @@ class Family(ABC):
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         """The one f (size,), float64, that fits all of y best: where training starts. NaN is missing."""
 
+    def probabilities(self, f: torch.Tensor) -> torch.Tensor:
+        """Of each of its `level_names`, (..., levels)."""
+        raise EfattnError(f"{self!r} has no levels to tell the probabilities of.")
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        """The f (..., size) with this mean and, where the family has a dispersion that is not known, this variance; a
+        mean or a variance that it cannot have is moved just inside. start: its marginal fit (size,), for what moments
+        do not say. Here: the first output is found that gives the mean, the others are those of the start."""
+        if self.columns != 1 or not self.scalar or not self.of_values:
+            raise DataError(f"{self!r} is not the family of one value column, which a mean and a variance describe.")
+        return at_mean(self.mean, mean, start)
+
+    def identified(self, f: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        """What two fits have in common up to a linear map, (..., any): the natural parameter. Here, where there is
+        none, the outputs that vary from row to row. mean: (..., columns), in the table's units."""
+        return f[..., [i for i, shared in enumerate(self.shared) if not shared]]
+
+    # ---- what it says about a table's values
+
+    @classmethod
+    def sized(cls, values: np.ndarray, columns: int) -> dict[str, Any]:
+        """The arguments of its constructor that data decide. values: any shape, NaN where missing."""
+        return {}
+
+    @classmethod
+    def applicable(cls, values: np.ndarray) -> Claim | None:
+        """Whether a column looks like its own, which family="auto" asks. values: (n,), all finite."""
+        return None
+
     @final
     def check(
         self,
         y: torch.Tensor | np.ndarray,
         column: str | Sequence[str] = "value",
         label: Callable[[int], str] | None = None,
+        row: Callable[[int], int] | None = None,
     ) -> None:
-        """Raise a DataError for the first value outside the support. NaN is missing, and passes."""
-        self.support.check(type(self).__name__, y, column, label or (lambda index: f"row {index}"))
+        """Raise a DataError for the first value outside the support. NaN is missing, and passes. label: a row of y in
+        words; row: its number in the table, for the error's `row`."""
+        try:
+            self.support.check(type(self).__name__, y, column, label or (lambda index: f"row {index}"))
+        except DataError as error:
+            if error.row is not None and label is not None:
+                error.row = None if row is None else row(error.row)
+            raise
 
 
 class ExponentialFamily(Family):
@@ -125,6 +215,9 @@ class ExponentialFamily(Family):
         eta = self.natural(f)
         return (eta * self.statistic(y)).sum(-1) - self.log_partition(eta) + self.log_base(y)
 
+    def identified(self, f: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        return self.natural(f) if self.exponential else super().identified(f, mean)
+
 
 class ScipyFamily(Family):
     """A family whose cdf and quantiles scipy knows. scipy is loaded when one of them is first asked for."""
@@ -142,8 +235,22 @@ class ScipyFamily(Family):
     def quantile(self, f: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         distribution = self.distribution(f)
         levels = to_numpy(p) if isinstance(p, torch.Tensor) else np.float64(p)
-        values = np.clip(distribution.ppf(levels), *distribution.support())  # scipy: low - 1 at p = 0
+        values = np.asarray(distribution.ppf(levels))
+        lost = np.isnan(values)
+        if lost.any():
+            values = np.where(lost, _nearly(distribution, levels), values)
+        values = np.clip(values, *distribution.support())  # scipy: low - 1 at p = 0
         return torch.as_tensor(np.asarray(values), dtype=f.dtype, device=f.device)
+
+
+def _nearly(distribution: Any, p: np.ndarray | np.float64) -> np.ndarray:
+    """Whole numbers from mean, variance and skewness (Cornish and Fisher): scipy gives NaN for counts beyond 1e11 or
+    so, where they are right to a count."""
+    from scipy.special import ndtri
+
+    mean, variance, skewness = distribution.stats(moments="mvs")
+    z = ndtri(p)
+    return np.floor(mean + np.sqrt(variance) * (z + skewness * (z**2 - 1) / 6) + 0.5)
 
 
 def to_numpy(x: torch.Tensor) -> np.ndarray:

@@ -6,11 +6,14 @@ log p(y) = y f - log(1 + exp(f))          eta = f = logit p,   t(y) = y,   A = s
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.evidence import are_whole
 from efattn.families.marginal import average, observed
+from efattn.families.moments import logit
 from efattn.families.supports import WholeNumbers
 
 
@@ -24,6 +27,10 @@ class Bernoulli(ScipyFamily, ExponentialFamily):
     exposures = ()
     shared = (False,)
     support = WholeNumbers(0, 1)
+
+    @classmethod
+    def examples(cls) -> "tuple[Bernoulli, ...]":
+        return (cls(),)
 
     def natural(self, f: torch.Tensor) -> torch.Tensor:
         return f
@@ -60,3 +67,10 @@ class Bernoulli(ScipyFamily, ExponentialFamily):
             return rows.new_zeros(1)
         rim = 0.5 / (len(rows) + 1)  # half a yes, half a no
         return average(rows, weights).clamp(rim, 1 - rim).logit().reshape(1)
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        return logit(mean).unsqueeze(-1)
+
+    @classmethod
+    def applicable(cls, values: np.ndarray) -> Claim | None:
+        return Claim(1, "only 0 and 1") if are_whole(values) and values.min() >= 0 and values.max() <= 1 else None

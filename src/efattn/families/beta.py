@@ -9,14 +9,16 @@ eta = (a - 1, b - 1),   t(y) = (log y, log(1 - y)),   A = log B(a, b),   h = 1
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 from torch.nn.functional import logsigmoid
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, log_dispersion, outputs
 from efattn.families.marginal import by_statistics, moments, observed
+from efattn.families.moments import LEAST, log, logit
 from efattn.families.stable import bounded, log_standard_gamma, precise, precisely
-from efattn.families.supports import UnitInterval
+from efattn.families.supports import SMALLEST, UnitInterval
 
 MEAN_BOUND, CONCENTRATION_BOUND = 12.0, 10.0  # log Gamma of tiny and of huge numbers cancels
 
@@ -34,6 +36,10 @@ class Beta(ScipyFamily, ExponentialFamily):
 
     def __post_init__(self) -> None:
         check_dispersion("Beta", "concentration", self.concentration)
+
+    @classmethod
+    def examples(cls) -> "tuple[Beta, ...]":
+        return cls(), cls(concentration=6.0), cls(concentration="predicted")
 
     @property
     def shared(self) -> tuple[bool, ...]:
@@ -69,7 +75,7 @@ class Beta(ScipyFamily, ExponentialFamily):
     def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         a, b = self._counts(precise(f.detach())).unbind(-1)
         y = (log_standard_gamma(a, generator) - log_standard_gamma(b, generator)).sigmoid()
-        return y.to(f.dtype).clamp(torch.finfo(f.dtype).tiny, 1 - torch.finfo(f.dtype).eps)
+        return y.to(f.dtype).clamp(SMALLEST, 1 - torch.finfo(torch.float32).eps)
 
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
@@ -85,6 +91,16 @@ class Beta(ScipyFamily, ExponentialFamily):
         spread = mean * (1 - mean)
         log_k = (spread / variance.clamp(1e-4 * spread, 0.9 * spread) - 1).log()
         return by_statistics(self, rows, weights, torch.stack([mean.logit(), log_k][: self.size]))
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        mean = mean.clamp(LEAST, 1 - LEAST)
+        log_k = log(mean * (1 - mean) / variance.clamp_min(1e-30) - 1)
+        return torch.stack([logit(mean), log_k.clamp(-CONCENTRATION_BOUND, CONCENTRATION_BOUND)][: self.size], -1)
+
+    @classmethod
+    def applicable(cls, values: np.ndarray) -> Claim | None:
+        inside = values.size and cls.support.contains(values).all()
+        return Claim(4, "strictly between 0 and 1") if inside else None
 
     def _counts(self, f: torch.Tensor) -> torch.Tensor:
         """a and b, (..., 2)."""

@@ -6,14 +6,19 @@ log p(y) = y f - n log(1 + exp(f)) + log C(n, y)          eta = f = logit p,   t
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
 from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
 from efattn.families.dispersion import check_whole
+from efattn.families.evidence import whole_ends
 from efattn.families.marginal import average, observed
+from efattn.families.moments import logit
 from efattn.families.stable import precisely
 from efattn.families.supports import WholeNumbers
+
+MOST = 2**24  # trials: in single precision, larger whole numbers are not told apart
 
 
 @final
@@ -28,7 +33,12 @@ class Binomial(ScipyFamily, ExponentialFamily):
     shared = (False,)
 
     def __post_init__(self) -> None:
-        check_whole("Binomial", "trials", self.trials, low=1)
+        why = "single precision cannot tell larger ones apart. Choose 'gaussian', or proportions and 'beta'."
+        check_whole("Binomial", "trials", self.trials, 1, MOST, why)
+
+    @classmethod
+    def examples(cls) -> "tuple[Binomial, ...]":
+        return (cls(trials=7),)
 
     @property
     def support(self) -> WholeNumbers:
@@ -73,3 +83,10 @@ class Binomial(ScipyFamily, ExponentialFamily):
             return rows.new_zeros(1)
         rim = 0.5 / (len(rows) * self.trials + 1)  # half a success, half a failure
         return (average(rows, weights) / self.trials).clamp(rim, 1 - rim).logit().reshape(1)
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        return logit(mean / self.trials).unsqueeze(-1)
+
+    @classmethod
+    def sized(cls, values: np.ndarray, columns: int) -> dict[str, Any]:
+        return {"trials": max(whole_ends(values)[1], 1)}

@@ -23,11 +23,20 @@ class Categorical(ExponentialFamily):
 
     levels: int
     name: ClassVar[str] = "categorical"
+    of_values: ClassVar[bool] = False
     discrete = True
     exposures = ()
 
     def __post_init__(self) -> None:
         check_whole("Categorical", "levels", self.levels, low=2)
+
+    @classmethod
+    def examples(cls) -> "tuple[Categorical, ...]":
+        return (cls(levels=4),)
+
+    @property
+    def numbers(self) -> int:
+        return self.levels
 
     @property
     def shared(self) -> tuple[bool, ...]:

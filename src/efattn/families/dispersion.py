@@ -25,10 +25,12 @@ def check_dispersion(title: str, name: str, value: object) -> None:
     raise DataError(f"{title}: {name} must be a positive number, 'learned' or 'predicted', not {value!r}.")
 
 
-def check_whole(title: str, name: str, value: object, low: int | None) -> None:
-    if isinstance(value, Integral) and not isinstance(value, bool) and (low is None or int(value) >= low):
-        return
-    raise DataError(f"{title}: {name} must be a whole number{'' if low is None else f' >= {low}'}, not {value!r}.")
+def check_whole(title: str, name: str, value: object, low: int, high: int | None = None, why: str = "") -> None:
+    """why: there is a largest number, and what to do about a larger one."""
+    if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < low:
+        raise DataError(f"{title}: {name} must be a whole number >= {low}, not {value!r}.")
+    if high is not None and int(value) > high:
+        raise DataError(f"{title}: {name} must be at most {high}, not {value!r}: {why}")
 
 
 def check_choice(title: str, name: str, value: object, choices: tuple[str, ...]) -> None:

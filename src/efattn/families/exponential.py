@@ -10,8 +10,9 @@ import torch
 
 from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
 from efattn.families.marginal import average, observed
+from efattn.families.moments import LEAST
 from efattn.families.stable import bounded, precisely, unbounded
-from efattn.families.supports import PositiveReals
+from efattn.families.supports import LARGEST, SMALLEST, PositiveReals
 
 BOUND = 30.0
 
@@ -26,6 +27,10 @@ class Exponential(ScipyFamily, ExponentialFamily):
     exposures = ()
     shared = (False,)
     support = PositiveReals()
+
+    @classmethod
+    def examples(cls) -> "tuple[Exponential, ...]":
+        return (cls(),)
 
     def natural(self, f: torch.Tensor) -> torch.Tensor:
         return -(-bounded(f, BOUND)).exp()
@@ -52,7 +57,7 @@ class Exponential(ScipyFamily, ExponentialFamily):
 
     def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         y = torch.empty_like(f[..., 0]).exponential_(generator=generator) * self.mean(f.detach())
-        return y.clamp_min(torch.finfo(f.dtype).tiny)
+        return y.clamp(SMALLEST, LARGEST)
 
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
@@ -64,3 +69,7 @@ class Exponential(ScipyFamily, ExponentialFamily):
         if not len(rows):
             return rows.new_zeros(1)
         return unbounded(average(rows, weights).log(), BOUND).reshape(1)
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        mean = torch.maximum(mean, LEAST * self.mean(start).to(mean))
+        return unbounded(mean.log(), BOUND).unsqueeze(-1)

@@ -10,13 +10,15 @@ import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, log_dispersion, outputs
 from efattn.families.marginal import by_statistics, moments, observed
+from efattn.families.moments import LEAST, log
 from efattn.families.stable import bounded, log_standard_gamma, precise, precisely, unbounded
-from efattn.families.supports import PositiveReals
+from efattn.families.supports import LARGEST, SMALLEST, PositiveReals
 
 MEAN_BOUND, SHAPE_BOUND = 24.0, 10.0  # the variance is mean^2 / shape
 
@@ -34,6 +36,10 @@ class Gamma(ScipyFamily, ExponentialFamily):
 
     def __post_init__(self) -> None:
         check_dispersion("Gamma", "shape", self.shape)
+
+    @classmethod
+    def examples(cls) -> "tuple[Gamma, ...]":
+        return cls(), cls(shape=2.5), cls(shape="predicted")
 
     @property
     def shared(self) -> tuple[bool, ...]:
@@ -74,7 +80,7 @@ class Gamma(ScipyFamily, ExponentialFamily):
     def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         log_mean, log_shape = self._logs(precise(f.detach()))
         y = (log_standard_gamma(log_shape.exp(), generator) + log_mean - log_shape).exp()
-        return y.to(f.dtype).clamp(torch.finfo(f.dtype).tiny, torch.finfo(f.dtype).max)
+        return y.to(f.dtype).clamp(SMALLEST, LARGEST)
 
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
@@ -90,6 +96,17 @@ class Gamma(ScipyFamily, ExponentialFamily):
         log_shape = (mean**2 / variance.clamp_min(1e-4 * mean**2)).log()
         guess = torch.stack([unbounded(mean.log(), MEAN_BOUND), log_shape][: self.size])
         return guess if self.size == 1 else by_statistics(self, rows, weights, guess)
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        log_mean = torch.maximum(mean, LEAST * self.mean(start).to(mean)).log()
+        log_shape = (2 * log_mean - log(variance)).clamp(-SHAPE_BOUND, SHAPE_BOUND)
+        return torch.stack([unbounded(log_mean, MEAN_BOUND), log_shape][: self.size], -1)
+
+    @classmethod
+    def applicable(cls, values: np.ndarray) -> Claim | None:
+        if not values.size or not cls.support.contains(values).all() or values.mean() <= 1.2 * np.median(values):
+            return None
+        return Claim(5, "positive and skewed")
 
     def _logs(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return bounded(f[..., 0], MEAN_BOUND), log_dispersion(self.shape, f, SHAPE_BOUND)

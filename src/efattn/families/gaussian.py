@@ -11,13 +11,15 @@ import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, outputs
 from efattn.families.marginal import moments, observed
+from efattn.families.moments import log
 from efattn.families.stable import LOG_2_PI, bounded, precisely, unbounded
-from efattn.families.supports import RealLine
+from efattn.families.supports import DOUBLE, RealLine
 
 BOUND = 30.0
 
@@ -31,7 +33,7 @@ class Gaussian(ScipyFamily, ExponentialFamily):
     name: ClassVar[str] = "gaussian"
     discrete = False
     exposures = ()
-    support = RealLine()
+    squared_loss = True
 
     def __init__(self, variance: Dispersion = "learned") -> None:
         check_dispersion("Gaussian", "variance", variance)
@@ -39,6 +41,18 @@ class Gaussian(ScipyFamily, ExponentialFamily):
 
     def __repr__(self) -> str:
         return f"Gaussian(variance={self.noise!r})"
+
+    @classmethod
+    def examples(cls) -> "tuple[Gaussian, ...]":
+        return cls(), cls(variance=2.5), cls(variance="predicted")
+
+    @property
+    def standardised(self) -> bool:
+        return isinstance(self.noise, str)
+
+    @property
+    def support(self) -> RealLine:
+        return RealLine(DOUBLE) if self.standardised else RealLine()
 
     @property
     def shared(self) -> tuple[bool, ...]:
@@ -91,6 +105,18 @@ class Gaussian(ScipyFamily, ExponentialFamily):
             1e-10 * (1 + mean**2)
         ).log()  # a constant column has a sharp density, not an endless one
         return torch.stack([mean, unbounded(b, BOUND)][: self.size])
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        return torch.stack([mean, unbounded(-log(variance), BOUND)][: self.size], -1)
+
+    def identified(self, f: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        """The mean, which is the natural parameter times the variance, and where predicted the log variance: the units
+        in which f stands are each fit's own."""
+        return torch.cat([mean, self.variance(f).log().unsqueeze(-1)], -1) if self.noise == "predicted" else mean
+
+    @classmethod
+    def applicable(cls, values: np.ndarray) -> Claim | None:
+        return Claim(6, "real numbers" if values.size else "nothing observed")
 
     def _log_precision(self, f: torch.Tensor) -> torch.Tensor:
         if isinstance(self.noise, str):

@@ -10,13 +10,14 @@ eta = (precision mu, -precision / 2),   t(y) = (y, y y^T),   A = mu^T precision 
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, final
 
+import numpy as np
 import torch
 
 from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
 from efattn.families.dispersion import check_choice, check_whole
 from efattn.families.marginal import average, observed
 from efattn.families.stable import LOG_2_PI, bounded, precisely, unbounded
-from efattn.families.supports import Columns, RealLine
+from efattn.families.supports import DOUBLE, Columns, RealLine
 
 LOG_BOUND = 15.0  # of b: z is squared
 SLOPE_BOUND = 100.0  # of U: its inverse holds products of d - 1 of its entries
@@ -31,12 +32,26 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
     covariance: Literal["learned", "predicted"] = "learned"
     name: ClassVar[str] = "multivariate_gaussian"
     scalar: ClassVar[bool] = False
+    several_columns: ClassVar[bool] = True
+    standardised = True
     discrete = False
     exposures = ()
 
     def __post_init__(self) -> None:
         check_whole("MultivariateGaussian", "columns", self.columns, low=1)
         check_choice("MultivariateGaussian", "covariance", self.covariance, ("learned", "predicted"))
+
+    @classmethod
+    def examples(cls) -> "tuple[MultivariateGaussian, ...]":
+        return cls(columns=2), cls(columns=3, covariance="predicted")
+
+    @classmethod
+    def sized(cls, values: np.ndarray, columns: int) -> dict[str, Any]:
+        return {"columns": columns}
+
+    @property
+    def numbers(self) -> int:
+        return 2 * self.columns + self.columns**2
 
     @property
     def shared(self) -> tuple[bool, ...]:
@@ -45,7 +60,7 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
 
     @property
     def support(self) -> Columns:
-        return Columns((("MultivariateGaussian", RealLine()),) * self.columns)
+        return Columns((("MultivariateGaussian", RealLine(DOUBLE)),) * self.columns)
 
     def natural(self, f: torch.Tensor) -> torch.Tensor:
         mean, b, unit = self._parts(f)
@@ -102,6 +117,10 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
         unit = root / root.diagonal().unsqueeze(-1)
         slopes = unbounded(unit[*torch.tril_indices(d, d, -1)], SLOPE_BOUND)
         return torch.cat([mean, unbounded(root.diagonal().log(), LOG_BOUND), slopes])
+
+    def identified(self, f: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        """The means: the units in which f stands are each fit's own."""
+        return mean
 
     def _parts(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """mu (..., d), b (..., d) and U (..., d, d)."""

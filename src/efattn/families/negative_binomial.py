@@ -9,13 +9,16 @@ r a number                eta = -softplus(log r - f),   t(y) = y,   A = -r log(1
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 from torch.nn.functional import softplus
 
 from efattn.errors import EfattnError
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, log_dispersion, outputs
+from efattn.families.evidence import OVERDISPERSED, dispersion_of_counts
 from efattn.families.marginal import average, maximise, moments, observed
+from efattn.families.moments import LEAST, log
 from efattn.families.stable import bounded, log_standard_gamma, precise, precisely, unbounded
 from efattn.families.supports import WholeNumbers
 
@@ -37,6 +40,10 @@ class NegativeBinomial(ScipyFamily, ExponentialFamily):
     def __post_init__(self) -> None:
         check_dispersion("NegativeBinomial", "r", self.r)
         object.__setattr__(self, "exponential", not isinstance(self.r, str))
+
+    @classmethod
+    def examples(cls) -> "tuple[NegativeBinomial, ...]":
+        return cls(r=1.5), cls(), cls(r="predicted")
 
     @property
     def shared(self) -> tuple[bool, ...]:
@@ -93,6 +100,18 @@ class NegativeBinomial(ScipyFamily, ExponentialFamily):
         counts, where = rows.unique(return_inverse=True)
         times = torch.zeros_like(counts).index_add_(0, where, weights)
         return maximise(lambda f: average(self.log_prob(f, counts), times), guess)
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        mean = mean.clamp_min(LEAST)
+        log_r = (2 * mean.log() - log(variance - mean)).clamp(-R_BOUND, R_BOUND)  # Poisson is r = infinity
+        return torch.stack([unbounded(mean.log(), MEAN_BOUND), log_r][: self.size], -1)
+
+    @classmethod
+    def applicable(cls, values: np.ndarray) -> Claim | None:
+        ratio = dispersion_of_counts(values)
+        if ratio is None or ratio <= OVERDISPERSED:
+            return None
+        return Claim(3, f"counts, variance {ratio:.1f} times the mean")
 
     def _logs(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return bounded(f[..., 0], MEAN_BOUND), log_dispersion(self.r, f, R_BOUND)

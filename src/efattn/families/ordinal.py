@@ -6,19 +6,22 @@
 The head gives the location f; the first cut-point and the log increments of the others are the same for all rows.
 """
 
-from dataclasses import dataclass
-from typing import ClassVar, final
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, final
 
+import numpy as np
 import torch
 from torch.nn.functional import logsigmoid, pad
 
-from efattn.families.base import Family
+from efattn.families.base import Claim, Family
 from efattn.families.dispersion import check_whole
+from efattn.families.evidence import are_whole, whole_ends
 from efattn.families.marginal import observed
 from efattn.families.stable import bounded, pick, precise, precisely, unbounded
-from efattn.families.supports import WholeNumbers
+from efattn.families.supports import WHOLE, WholeNumbers
 
 BOUND = 20.0
+MOST = 10_000  # levels: each is a cut-point, and a probability of every row
 
 
 @final
@@ -33,8 +36,39 @@ class Ordinal(Family):
     exposures = ()
 
     def __post_init__(self) -> None:
-        check_whole("Ordinal", "levels", self.levels, low=2)
-        check_whole("Ordinal", "low", self.low, low=None)
+        other = "Choose 'poisson' or 'negative_binomial' (counts) or 'gaussian'."
+        check_whole("Ordinal", "levels", self.levels, 2, MOST, f"each has a cut-point of its own. {other}")
+        check_whole("Ordinal", "low", self.low, -WHOLE, WHOLE - MOST, f"larger numbers cannot be told apart. {other}")
+
+    @classmethod
+    def examples(cls) -> "tuple[Ordinal, ...]":
+        return cls(levels=5, low=1), cls(levels=2)
+
+    @classmethod
+    def sized(cls, values: np.ndarray, columns: int) -> dict[str, Any]:
+        low, high = whole_ends(values)
+        return {"levels": max(high - low + 1, 2), "low": low}
+
+    @classmethod
+    def applicable(cls, values: np.ndarray) -> Claim | None:
+        if not are_whole(values) or not 0 < values.max() - values.min() <= 10:
+            return None
+        return Claim(2, f"whole numbers from {values.min():.17g} to {values.max():.17g}")
+
+    @property
+    def numbers(self) -> int:
+        return self.levels
+
+    @property
+    def level_names(self) -> tuple[int, ...]:
+        return tuple(range(self.low, self.low + self.levels))
+
+    @property
+    def origin(self) -> float:
+        return float(self.low)
+
+    def at_origin(self) -> "Ordinal":
+        return replace(self, low=0)
 
     @property
     def shared(self) -> tuple[bool, ...]:
@@ -57,7 +91,6 @@ class Ordinal(Family):
         return (p * (steps - mean) ** 2).sum(-1)
 
     def probabilities(self, f: torch.Tensor) -> torch.Tensor:
-        """Of each level, (..., levels)."""
         return self._log_probs(f).exp()
 
     def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:

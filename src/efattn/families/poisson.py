@@ -6,17 +6,20 @@ link="log"       eta = f            rate exp(f); an exposure e makes it e exp(f)
 link="softplus"  eta = softplus(f)  rate 1 + exp(f), the paper's "v2"
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar, Literal, final
 
+import numpy as np
 import torch
 from torch.nn.functional import softplus
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
 from efattn.families.dispersion import check_choice, check_whole
+from efattn.families.evidence import OVERDISPERSED, dispersion_of_counts
 from efattn.families.marginal import average, observed
+from efattn.families.moments import LEAST
 from efattn.families.stable import bounded, precise, precisely, unbounded
-from efattn.families.supports import WholeNumbers
+from efattn.families.supports import WHOLE, WholeNumbers
 
 BOUND = 30.0
 
@@ -33,8 +36,12 @@ class Poisson(ScipyFamily, ExponentialFamily):
     shared = (False,)
 
     def __post_init__(self) -> None:
-        check_whole("Poisson", "shift", self.shift, low=None)
+        check_whole("Poisson", "shift", self.shift, -WHOLE, WHOLE, "larger ones cannot be told apart.")
         check_choice("Poisson", "link", self.link, ("log", "softplus"))
+
+    @classmethod
+    def examples(cls) -> "tuple[Poisson, ...]":
+        return cls(), cls(shift=1), cls(link="softplus")
 
     @property
     def exposures(self) -> tuple[int, ...]:
@@ -43,6 +50,17 @@ class Poisson(ScipyFamily, ExponentialFamily):
     @property
     def support(self) -> WholeNumbers:
         return WholeNumbers(self.shift)
+
+    @property
+    def mean_bounds(self) -> tuple[float, float]:
+        return float(self.shift + (self.link == "softplus")), np.inf
+
+    @property
+    def origin(self) -> float:
+        return float(self.shift)
+
+    def at_origin(self) -> "Poisson":
+        return replace(self, shift=0)
 
     def natural(self, f: torch.Tensor) -> torch.Tensor:
         f = bounded(f, BOUND)
@@ -82,3 +100,14 @@ class Poisson(ScipyFamily, ExponentialFamily):
         rate = average(rows, weights) - self.shift
         rate = rate.clamp_min(0.5 / (len(rows) + 1)) if self.link == "log" else (rate - 1).clamp_min(0.01)
         return unbounded(rate.log(), BOUND).reshape(1)
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        rate = (mean - self.mean_bounds[0]).clamp_min(LEAST)
+        return unbounded(rate.log(), BOUND).unsqueeze(-1)
+
+    @classmethod
+    def applicable(cls, values: np.ndarray) -> Claim | None:
+        ratio = dispersion_of_counts(values)
+        if ratio is None or ratio > OVERDISPERSED:
+            return None
+        return Claim(3, f"counts, variance {ratio:.1f} times the mean")

@@ -13,7 +13,10 @@ import torch
 
 from efattn.errors import DataError
 from efattn.families.base import Family
-from efattn.families.categorical import Categorical
+from efattn.families.gamma import Gamma
+from efattn.families.multivariate_gaussian import MultivariateGaussian
+from efattn.families.ordinal import Ordinal
+from efattn.families.poisson import Poisson
 from efattn.families.supports import Columns, ScalarSupport
 
 
@@ -26,19 +29,47 @@ class Product(Family):
     columns: int = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "product"
     scalar: ClassVar[bool] = False
+    of_values: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         parts = tuple(self.parts) if isinstance(self.parts, tuple | list) else ()
         if not parts:
             raise DataError(f"Product: parts must be a tuple of families, not {self.parts!r}.")
         for part in parts:
-            if not isinstance(part, Family) or isinstance(part, Product | Categorical):
+            if not isinstance(part, Family) or not part.of_values:
                 raise DataError(
                     f"Product: a part must be a family of numbers, not {part!r}. "
                     "Write parts of parts side by side; a category is an item, or Ordinal if it has an order."
                 )
         object.__setattr__(self, "parts", parts)
         object.__setattr__(self, "columns", sum(part.columns for part in parts))
+
+    @classmethod
+    def examples(cls) -> "tuple[Product, ...]":
+        mixed = (Gamma(), MultivariateGaussian(columns=2), Ordinal(levels=3))
+        return cls(parts=(Poisson(),)), cls(parts=mixed)
+
+    @property
+    def numbers(self) -> int:
+        return sum(part.numbers for part in self.parts)
+
+    @property
+    def origins(self) -> tuple[float, ...]:
+        """Of each column."""
+        return tuple(part.origin for part in self.parts for _ in range(part.columns))
+
+    def at_origin(self) -> "Product":
+        """The product for y - origins."""
+        return Product(tuple(part.at_origin() for part in self.parts))
+
+    @property
+    def squared_loss(self) -> bool:
+        return len(self.parts) == 1 and self.parts[0].squared_loss
+
+    @property
+    def mean_bounds(self) -> tuple[float, float]:
+        lows, highs = zip(*(part.mean_bounds for part in self.parts), strict=True)
+        return min(lows), max(highs)
 
     @property
     def shared(self) -> tuple[bool, ...]:
@@ -98,6 +129,15 @@ class Product(Family):
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         return torch.cat([part.start(_of(part, y[..., c]), weight) for part, _, c in self.slices()])
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        """Of one part, whose mean and variance are (...,) and not (..., 1)."""
+        if len(self.parts) > 1:
+            raise DataError(f"{self!r} has several parts: ask each for its outputs.")
+        return self.parts[0].from_moments(mean, variance, start)
+
+    def identified(self, f: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
+        return torch.cat([part.identified(f[..., o], mean[..., c]) for part, o, c in self.slices()], -1)
 
 
 def _of(part: Family, columns: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 DataError: Poisson values must be whole numbers >= 0; column 'rating' has -1.0 at row 17 (user 'u3').
 If -1 marks a missing value, pass missing=-1.
+
+A value must also be one that computing can hold: networks see values in single precision, where 1e-50 is 0.
 """
 
 from abc import ABC, abstractmethod
@@ -12,7 +14,11 @@ from typing import final
 import numpy as np
 import torch
 
-from efattn.errors import DataError
+from efattn.errors import DataError, option
+
+SMALLEST, LARGEST = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
+SINGLE, DOUBLE = 1e18, 1e150  # beyond them squares are infinite; values that are standardised first are so in double
+WHOLE, COUNT = 2**53, 2**63  # beyond WHOLE neighbouring whole numbers are one number; a count ends where int64 does
 
 
 class Support(ABC):
@@ -26,7 +32,7 @@ class Support(ABC):
     def check(
         self, title: str, y: torch.Tensor | np.ndarray, column: str | Sequence[str], label: Callable[[int], str]
     ) -> None:
-        """Raise a DataError for the first value that is neither inside nor NaN."""
+        """Raise a DataError for the first value that is neither inside nor NaN; its row: which of y."""
 
 
 class ScalarSupport(Support):
@@ -36,6 +42,11 @@ class ScalarSupport(Support):
     @abstractmethod
     def words(self) -> str:
         """The set in words."""
+
+    @property
+    @abstractmethod
+    def bounds(self) -> tuple[float, float]:
+        """Between which numbers it lies, whether or not they belong to it."""
 
     @property
     @abstractmethod
@@ -56,34 +67,40 @@ class ScalarSupport(Support):
             return
         row, value = int(outside[0]), values[outside[0]].item()
         remedy = self.remedy(value) if np.isfinite(value) else "Infinity is not a value: make it missing or mend it."
-        where = f"column {(column if isinstance(column, str) else column[0])!r}"
-        raise DataError(f"{title} values must be {self.words}; {where} has {value!r} at {label(row)}. {remedy}")
+        name = column if isinstance(column, str) else column[0]
+        text = f"{title} values must be {self.words}; column {name!r} has {value!r} at {label(row)}. {remedy}"
+        raise DataError(text, column=name, row=row)
 
 
 @final
 @dataclass(frozen=True)
 class RealLine(ScalarSupport):
+    largest: float = SINGLE
     words = "finite numbers"
+    bounds = (-np.inf, np.inf)
     inside = 0.0
 
     def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
-        return np.isfinite(_array(y))
+        return np.abs(_array(y)) <= self.largest
 
     def remedy(self, value: float) -> str:
-        return "Make it missing or mend it."
+        return f"Beyond {self.largest:g} squares are infinite: choose other units, make it missing or mend it."
 
 
 @final
 @dataclass(frozen=True)
 class PositiveReals(ScalarSupport):
     words = "finite numbers > 0"
+    bounds = (0.0, np.inf)
     inside = 1.0
 
     def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
         values = _array(y)
-        return np.isfinite(values) & (values > 0)
+        return (values >= SMALLEST) & (values <= LARGEST)
 
     def remedy(self, value: float) -> str:
+        if value > 0:
+            return f"{_in_single(value)} Choose other units: multiply the column by a power of ten."
         other = "'poisson' (counts) or 'gaussian'" if value == 0 else "'gaussian'"
         return f"{_if_a_code(value)} Otherwise choose a family that has it: {other}."
 
@@ -92,25 +109,28 @@ class PositiveReals(ScalarSupport):
 @dataclass(frozen=True)
 class UnitInterval(ScalarSupport):
     words = "numbers between 0 and 1, both excluded"
+    bounds = (0.0, 1.0)
     inside = 0.5
 
     def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
         values = _array(y)
-        return (values > 0) & (values < 1)
+        inside = (values >= SMALLEST) & (values < 1)
+        return inside & (np.where(inside, values, 0.5).astype(np.float32) < 1)
 
     def remedy(self, value: float) -> str:
-        if value in (0, 1):
+        if 0 <= value <= 1:
+            rounded = _in_single(value) + " " if 0 < value < 1 else ""
             return (
-                "The interval is open: with n rows, (y * (n - 1) + 0.5) / n moves the ends inside; "
-                "family='bernoulli' is for values that are all 0 or 1."
+                f"{rounded}The interval is open: with n rows, (y * (n - 1) + 0.5) / n moves the ends inside; "
+                f"{option('family', 'bernoulli')} is for values that are all 0 or 1."
             )
-        return f"{_if_a_code(value)} Divide percentages by 100; otherwise choose family='gaussian'."
+        return f"{_if_a_code(value)} Divide percentages by 100; otherwise choose {option('family', 'gaussian')}."
 
 
 @final
 @dataclass(frozen=True)
 class WholeNumbers(ScalarSupport):
-    """low, low + 1, ..., high; without end where high is None."""
+    """low, low + 1, ..., high; without end (but for that of computing) where high is None."""
 
     low: int = 0
     high: int | None = None
@@ -120,17 +140,23 @@ class WholeNumbers(ScalarSupport):
         return f"whole numbers {f'>= {self.low}' if self.high is None else f'from {self.low} to {self.high}'}"
 
     @property
+    def bounds(self) -> tuple[float, float]:
+        return float(self.low), np.inf if self.high is None else float(self.high)
+
+    @property
     def inside(self) -> float:
         return float(self.low)
 
     def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
         values = _array(y)
-        inside = np.isfinite(values) & (np.floor(values) == values) & (values >= self.low)
-        return inside if self.high is None else inside & (values <= self.high)
+        high = COUNT if self.high is None else self.high
+        return (values >= self.low) & (values <= high) & (np.floor(values) == values)
 
     def remedy(self, value: float) -> str:
+        if abs(value) > WHOLE:
+            return f"{_if_a_code(value)} Numbers as large as this want {option('family', 'gaussian')}, or other units."
         if value != int(value):
-            return "Values with a fraction want family='gaussian' (any number) or 'gamma' (numbers > 0)."
+            return f"Values with a fraction want {option('family', 'gaussian')} (any number) or 'gamma' (numbers > 0)."
         if self.high is not None and value > self.high:
             return f"{_if_a_code(value)} Otherwise give the family a larger range."
         return _if_a_code(value)
@@ -165,7 +191,13 @@ class Columns(Support):
 
 
 def _if_a_code(value: float) -> str:
-    return f"If {value:g} marks a missing value, pass missing={value:g}."
+    plain = int(value) if value == int(value) and abs(value) < WHOLE else value
+    return f"If {plain!r} marks a missing value, pass {option('missing', plain)}."
+
+
+def _in_single(value: float) -> str:
+    what = "infinite" if value > LARGEST else "0" if value < SMALLEST else "1"
+    return f"In single precision, in which networks compute, it is {what}."
 
 
 def _array(y: torch.Tensor | np.ndarray) -> np.ndarray:

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from efattn.errors import DataError
 from efattn.estimators import EFA
-from efattn.families import Gaussian, Product
 from efattn.inference.rows import batches
 from efattn.models import Term
 from efattn.theory.reading import value_term
@@ -108,7 +107,7 @@ def bound(model: EFA, table: Any, confidence: float = 0.95, radius: float | None
     """Of the value term of an EFA fitted to this table. radius: where tokens would be clipped; by default the longest
     vector among the places, the embeddings and the rows the head reads, so that nothing is."""
     term = value_term(model)
-    if not (isinstance(term.family, Product) and [type(part) for part in term.family.parts] == [Gaussian]):
+    if not term.family.squared_loss:
         raise DataError(f"Theorem 2 is about one Gaussian value column; this model has {term.family!r}.")
     groups = model.schema_.standardise(model.schema_.encode(table))
     found, largest, longest = norms(term), 0.0, 0.0

@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from efattn.data import Batch, Schema
 from efattn.errors import DataError
 from efattn.estimators import EFA
-from efattn.families import ExponentialFamily, Gaussian, MultivariateGaussian, NegativeBinomial, Product
 from efattn.inference.items import item_vectors
 from efattn.inference.rows import batches
 from efattn.models import Model, Term
@@ -110,24 +109,11 @@ def head_features(head: Head, h: Tensor) -> Tensor:
 
 
 def natural_parameters(term: Term, schema: Schema, batch: Batch) -> Tensor:
-    """(batch, target, any). Gaussian columns are standardised by each fit in its own way, so that of them it is the
-    mean in the table's units, which is the natural parameter times the variance; and, if predicted, the log
-    variance."""
-    family, f = term.family, term.outputs(batch)
-    assert isinstance(family, Product)
-    mean = family.mean(f)
+    """(batch, target, any), as each family identifies them. Standardised columns have units of each fit's own, so that
+    their families are told the mean in the table's."""
+    f = term.outputs(batch)
+    mean = term.family.mean(f)
     if schema.standardiser is not None:
         item = None if batch.item is None else batch.item[:, : batch.length].numpy()
         mean = torch.as_tensor(schema.standardiser.undo(mean.numpy(), item))
-    found = []
-    for part, outputs, columns in family.slices():
-        mine, varying = f[..., outputs], [i for i, fixed in enumerate(part.shared) if not fixed]
-        if isinstance(part, Gaussian | MultivariateGaussian):
-            found.append(mean[..., columns])
-            if isinstance(part, Gaussian) and len(varying) > 1:
-                found.append(part.variance(mine).log()[..., None])
-        elif isinstance(part, ExponentialFamily) and not isinstance(part, NegativeBinomial):
-            found.append(part.natural(mine))
-        else:  # relatives, which have f only
-            found.append(mine[..., varying])
-    return torch.cat(found, -1)
+    return term.family.identified(f, mean)
