@@ -209,8 +209,14 @@ def _kept(folder: Path) -> list[Path]:
 
 
 def _clear(folder: Path | None) -> None:
-    for path in _kept(folder) if folder is not None else ():
-        path.unlink()
+    """Away with what an unfinished fit left, unless it is still at work."""
+    if folder is None or not _kept(folder):
+        return
+    from efattn.training.lock import locked
+
+    with locked(folder):
+        for path in _kept(folder):
+            path.unlink()
 
 
 def _families(words: Sequence[str], columns: Sequence[str]) -> Any:
@@ -239,7 +245,7 @@ def _check_family(name: str) -> None:
     if name.lower().replace("-", "_").replace(" ", "_") not in ("auto", *FAMILIES):
         from efattn import families
 
-        families.named(name)
+        families.kind(name)
 
 
 def _validation(word: str | None, layout: dict[str, Any]) -> Any:

@@ -2,14 +2,17 @@
 history file."""
 
 import json
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 from efattn.training import Record
+
+log = logging.getLogger("efattn")
 
 
 @final
@@ -66,11 +69,20 @@ def line_writer(path: str | Path) -> Callable[[Record], None]:
         open(path, "a").close()
     except OSError as error:
         raise DataError(
-            f"history={str(path)!r} cannot be written to: {error.strerror}. Choose another file."
+            f"{option('history', str(path))} cannot be written to: {error.strerror}. Choose another file.",
+            option="history",
         ) from error
 
+    broken = False
+
     def write(record: Record) -> None:
-        with open(path, "a") as file:
-            file.write(json.dumps(record) + "\n")
+        nonlocal broken
+        try:
+            if not broken:
+                with open(path, "a") as file:
+                    file.write(json.dumps(record) + "\n")
+        except OSError as error:  # a full disk is no reason to lose what was trained
+            broken = True
+            log.warning("%r cannot be written to: %s. Training goes on without it.", str(path), error.strerror)
 
     return write
