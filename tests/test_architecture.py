@@ -12,6 +12,8 @@ import efattn
 HOME = Path(efattn.__file__).parent
 LAYERS = {
     "errors": 0,
+    "declared": 0,
+    "options": 0,
     "storage": 0,
     "families": 0,
     "data": 1,
@@ -31,7 +33,15 @@ LAYERS = {
     "explorer": 6,
 }
 # what else they may import
-ALONE = {"storage": {"errors"}, "families": {"errors"}, "data": {"errors"}, "network": set(), "errors": set()}
+ALONE = {
+    "errors": set(),
+    "declared": {"errors"},
+    "options": {"errors", "declared"},
+    "storage": {"errors"},
+    "families": {"errors"},
+    "data": {"errors"},
+    "network": set(),
+}
 BARE = {"numpy", "torch", "safetensors"}  # all that layers 0 to 3 need when they are imported
 MODULES = sorted(p for p in HOME.rglob("*.py") if p != HOME / "__init__.py")
 

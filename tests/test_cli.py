@@ -2,22 +2,24 @@
 
 import csv
 import json
-import re
 import signal
 import subprocess
 import sys
 import time
-from inspect import signature
-from typing import get_type_hints
 
 import numpy as np
 import polars as pl
 import pytest
+import typer
 from shell import EFATTN, ENVIRONMENT, QUICK, efattn, forked
 from small import ratings, weather
 
 import efattn as library
-from efattn.cli.running import in_the_shell
+from efattn import DataError
+from efattn.cli import app
+from efattn.cli.messages import in_words
+from efattn.cli.names import KNOWN, flag
+from efattn.errors import named, option
 
 VERBS = ["fit", "score", "predict", "recommend", "similar", "attention", "summary", "datasets", "bench", "demo"]
 ROLES = ["--group", "user", "--item", "movie", "--value", "rating", "--order", "at", "--context", "past"]
@@ -39,6 +41,10 @@ def home(tmp_path_factory):
     lags = ["--time", "day", "--lags", "1", "--terms", "value", "--family", "tmax,tmin=multivariate_gaussian"]
     forked("fit", "weather.tsv", *roles, *lags, "-o", "w.efattn", *QUICK, cwd=folder).good()
     return folder
+
+
+def command(verb):
+    return typer.main.get_command(app).commands[verb]
 
 
 def close(found, wanted, rel=1e-5):
@@ -269,14 +275,29 @@ def test_force_replaces(home):
 
 
 def test_messages_speak_the_language_of_the_shell():
-    assert (
-        in_the_shell("pass encoding='latin-1'; or efattn.read_file(..., columns=[...]).")
-        == "pass --encoding latin-1; or --columns NAME,NAME,...."
+    def shell(*marked):
+        return in_words(DataError(" ".join(marked)))
+
+    assert shell(option("encoding", "latin-1"), option("columns", "[...]")) == (
+        "--encoding latin-1 --columns NAME,NAME,..."
     )
-    assert in_the_shell("If -1 marks it, pass missing=-1.") == "If -1 marks it, pass --missing -1."
-    assert in_the_shell("a lower rate, Training(rate=0.0003), look") == "a lower rate, --rate 0.0003, look"
-    assert in_the_shell("needs order=..., or order='row'") == "needs --order NAME, or --order row"
-    assert in_the_shell("pass max_length=3 and header=True") == "pass --max-length 3 and --header"
+    assert shell("If -1 marks it, pass", option("missing", -1)) == "If -1 marks it, pass --missing -1"
+    assert shell(option("rate", 3e-4, of="Training"), named("steps")) == "--rate 0.0003 --steps"
+    assert shell(option("order"), option("order", "row")) == "--order NAME --order row"
+    assert shell(option("max_length", 3), option("header", True), option("header", False)) == (
+        "--max-length 3 --header --no-header"
+    )
+    assert shell(option("resume", True), option("k", 3), option("terms", ["item", "value"])) == (
+        "--resume --count 3 --terms item --terms value"
+    )
+    assert shell(option("group", "my user"), option("clip", None)) == "--group 'my user' --clip none"
+    assert shell(option("callbacks"), option("noise", "known")) == "callbacks=... noise='known'"
+
+
+def test_every_option_has_a_name_in_the_shell_that_a_command_takes():
+    taken = {word for verb in VERBS for one in command(verb).params for word in (*one.opts, *one.secondary_opts)}
+    for name in KNOWN:
+        assert flag(name) in taken, name
 
 
 # ---- the shell's manners
@@ -407,22 +428,3 @@ def test_only_attention_comes_as_an_ensemble(home):
     code, _, complaint = forked("fit", "ratings.csv", *words, cwd=home)
     assert code == 2
     assert "--ensemble is for --model efa" in complaint
-
-
-def test_help_names_the_defaults_that_hold():
-    from efattn.cli.fitting import fit
-
-    defaults = {
-        name: one.default
-        for kind in (library.EFA, library.Training)
-        for name, one in signature(kind).parameters.items()
-    }
-    checked = set()
-    for name, hint in get_type_hints(fit, include_extras=True).items():
-        words = next((x.help for x in getattr(hint, "__metadata__", ()) if getattr(x, "help", None)), "")
-        said = re.search(r"Default (\w[\w.]*?)[.:;]?( |$)", words)
-        if said and name in defaults and defaults[name] != "auto":
-            default = "none" if defaults[name] is None else defaults[name]
-            assert said[1] == (default if isinstance(default, str) else f"{default:g}"), name
-            checked.add(name)
-    assert {"width", "steps", "rate", "tokens", "decay", "layers", "clip"} <= checked

@@ -95,7 +95,7 @@ def test_rows_in_table_order_have_no_times():
     assert efa().fit(timed(), group="user", item="movie", order="row").schema_.clock is None
     with pytest.raises(DataError, match="pass order="):
         efa(gaps=True).fit(timed(), group="user", item="movie", order="row")
-    with pytest.raises(DataError, match="gaps is True, False or 'auto'"):
+    with pytest.raises(DataError, match="gaps must be 'auto', True or False"):
         efa(gaps="yes").fit(timed(), **ROLES)
 
 

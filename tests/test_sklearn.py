@@ -2,6 +2,7 @@
 
 import inspect
 import pickle
+from dataclasses import FrozenInstanceError
 
 import numpy as np
 import pandas as pd
@@ -22,7 +23,7 @@ KINDS = [EFA, LatentFactor]
 BOTH = pytest.mark.parametrize("make", [efa, latent], ids=["EFA", "LatentFactor"])
 
 APPLY = (  # scikit-learn's checks that need no (X, y) pair
-    "check_parameters_default_constructible", "check_no_attributes_set_in_init", "check_estimator_cloneable",
+    "check_no_attributes_set_in_init", "check_estimator_cloneable",
     "check_estimator_repr", "check_estimator_tags_renamed", "check_valid_tag_types", "check_mixin_order",
     "check_get_params_invariance", "check_set_params", "check_do_not_raise_errors_in_init_or_set_params",
     "check_estimators_unfitted", "check_fit1d",
@@ -30,6 +31,8 @@ APPLY = (  # scikit-learn's checks that need no (X, y) pair
 # The rest call fit(X, y) with a matrix of anonymous features. Here columns have roles that have to be named, so fit
 # refuses ("Nothing to model: name an item column ..."), and what the check is about is tested below on a table:
 NEED_A_MATRIX = {
+    "check_parameters_default_constructible": "training has a frozen value as its default, which the check takes for "
+    "one that changes: tested below",
     "check_fit_score_takes_y": "fit and score take y=None, for pipelines and searches: tested below",
     "check_estimators_overwrite_params": "tested below",
     "check_dont_overwrite_parameters": "tested below",
@@ -81,10 +84,19 @@ def test_the_checks_that_need_no_matrix_pass(make):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_checks_pass_on_defaults(kind):
-    for name in ("check_parameters_default_constructible", "check_no_attributes_set_in_init"):
-        for found, one, check in generated(kind()):
-            if found == name:
-                check(one)
+    for name, one, check in generated(kind()):
+        if name == "check_no_attributes_set_in_init":
+            check(one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_defaults_never_change(kind):
+    defaults = {name: one.default for name, one in inspect.signature(kind).parameters.items()}
+    assert kind().get_params(deep=False) == defaults == clone(kind()).get_params(deep=False)
+    for default in defaults.values():
+        assert default is None or type(default) in (str, int, float, bool, Training)
+    with pytest.raises(FrozenInstanceError):
+        defaults["training"].rate = 1
 
 
 @BOTH
@@ -184,6 +196,38 @@ def test_a_grid_over_families_and_training():
     grid = {"family": family, "training": [QUICK, Training(epochs=1, device="cpu")]}
     search = GridSearchCV(efa(), grid, cv=group_folds(TABLE, "user", folds=2)).fit(TABLE, **ROLES)
     assert len(search.cv_results_["params"]) == 4
+
+
+@BOTH
+def test_a_grid_over_single_options_of_training(make):
+    rates = [0.001, 0.01]
+    grid = {"training__rate": rates, "training__epochs": [1, 2]}
+    search = GridSearchCV(make(training=QUICK), grid, cv=group_folds(TABLE, "user", folds=2)).fit(TABLE, **ROLES)
+    assert len(set(search.cv_results_["mean_test_score"])) == 4
+    assert search.best_estimator_.training == Training(**{**QUICK.get_params(), **_inner(search.best_params_)})
+    assert Training(epochs=2, tokens=64, device="cpu") == QUICK
+
+
+def _inner(found):
+    return {name.removeprefix("training__"): x for name, x in found.items()}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_training_is_a_nested_value(kind):
+    model, default = kind(), Training()
+    assert model.training == default
+    assert model.get_params()["training__rate"] == default.rate
+    other = clone(kind(training=Training(rate=1))).set_params(training__epochs=3, width=4)
+    assert (other.training, other.width) == (Training(rate=1, epochs=3), 4)
+    assert kind().training == default
+    assert kind(training=None).set_params(training__rate=1).training == Training(rate=1)
+    assert clone(kind(training=None)).training is None
+    with pytest.raises(ValueError, match="Invalid parameter 'rat' for Training"):
+        model.set_params(training__rat=1)
+    with pytest.raises(DataError, match="rate must be a number > 0"):
+        model.set_params(training__rate=-1)
+    assert clone(default) == default
+    assert pickle.loads(pickle.dumps(default)) == default
 
 
 def test_cross_validation_of_a_polars_frame():

@@ -12,7 +12,7 @@ _HOMES = {
     "EFA": "efattn.estimators",
     "LatentFactor": "efattn.estimators",
     "SimpleModel": "efattn.estimators",
-    "Training": "efattn.training",
+    "Training": "efattn.options",
     "load": "efattn.estimators",
     "from_wide": "efattn.data",
     "group_folds": "efattn.data",

@@ -3,7 +3,9 @@
 Both carry what they are about beside their text (column, row, option), so that nobody has to read it out of a sentence.
 An option inside a text is written by `option`, so that each front end can show it by its own name:
 
-    option("missing", -1)     missing=-1 in Python      --missing -1 in a shell
+    option("missing", -1)                  missing=-1             in a shell: --missing -1
+    option("rate", 0.1, of="Training")     Training(rate=0.1)     in a shell: --rate 0.1
+    named("missing")                       missing                in a shell: --missing
 """
 
 import re
@@ -12,19 +14,34 @@ from dataclasses import asdict, dataclass
 from typing import Any, final
 
 _OPEN, _CLOSE = "\x02", "\x03"  # around an option inside a text; nothing that a user writes survives as these
-_MARKED = re.compile(f"{_OPEN}([^{_CLOSE}=]+)=([^{_CLOSE}]*){_CLOSE}")
+_MARKED = re.compile(f"{_OPEN}(?:(\\w+):)?(\\w+)(?:=([^{_CLOSE}]*))?{_CLOSE}")
 ANY = "..."
 
 
-def option(name: str, value: object = ANY) -> str:
-    """An option and its value inside the text of an error or a note; without a value, any."""
+def option(name: str, value: object = ANY, *, of: str | None = None) -> str:
+    """An option and its value inside the text of an error or a note; without a value, any. of: what it is an option
+    of, where that has to be written out in Python."""
     shown = value if isinstance(value, str) and value in (ANY, "[...]") else repr(value)
-    return f"{_OPEN}{name}={_unmarked(shown)}{_CLOSE}"
+    return f"{_OPEN}{f'{of}:' if of else ''}{name}={_unmarked(shown)}{_CLOSE}"
 
 
-def shown(text: str, show: Callable[[str, str], str] = "{}={}".format) -> str:
-    """A text as one front end prints it: show(name, value) says how an option reads there, in Python unless said."""
-    return _unmarked(_MARKED.sub(lambda found: show(found[1], found[2]), text))
+def named(name: str) -> str:
+    """The name of an option inside such a text."""
+    return f"{_OPEN}{name}{_CLOSE}"
+
+
+def shown(text: str, show: Callable[[str, str | None], str] | None = None) -> str:
+    """A text as one front end prints it: show(name, value) says how an option reads there, value None for the name
+    alone. In Python unless said."""
+
+    def one(mark: re.Match[str]) -> str:
+        owner, name, value = mark.groups()
+        if show is not None:
+            return show(name, value)
+        plain = name if value is None else f"{name}={value}"
+        return f"{owner}({plain})" if owner else plain
+
+    return _unmarked(_MARKED.sub(one, text))
 
 
 def _unmarked(text: str) -> str:

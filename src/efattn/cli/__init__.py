@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from efattn.cli import asking, fitting, others
-from efattn.cli.running import run
+from efattn.cli.outcome import run
 
 app = typer.Typer(
     name="efattn",

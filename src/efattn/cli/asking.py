@@ -5,12 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from efattn.cli import options, tables
-from efattn.cli.running import in_the_shell, say
+from efattn.cli import arguments, tables
+from efattn.cli import output as out
+from efattn.cli.messages import in_words, note, say, tell
+from efattn.cli.names import flag
 from efattn.errors import DataError
 
-K = Annotated[int, typer.Option("--count", "-k", help="How many.")]
+K = Annotated[int, typer.Option(flag("k"), "-k", help="How many.")]
 PIECE = 128.0
+NARROW, MOST = 8, 5  # letters of a context that are enough to know it by; contexts that are named
 
 
 def add_to(app: typer.Typer) -> None:
@@ -34,48 +37,51 @@ def add_to(app: typer.Typer) -> None:
 
 
 def score(
-    model: options.Model,
-    table: options.Source,
-    member: options.Member = None,
-    json: options.Json = False,
-    piece_size: options.PieceSize = PIECE,
-    separator: options.Separator = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    columns: options.Columns = None,
-    encoding: options.Encoding = None,
+    model: arguments.Model,
+    table: arguments.Source,
+    member: arguments.Member = None,
+    json: arguments.Json = False,
+    piece_size: arguments.PieceSize = PIECE,
+    separator: arguments.Separator = None,
+    decimal: arguments.Decimal = None,
+    header: arguments.Header = None,
+    columns: arguments.Columns = None,
+    encoding: arguments.Encoding = None,
+    baskets: arguments.Baskets = False,
 ) -> None:
     """The log-likelihood of a table, in nats per scored row."""
-    layout = options.layout(separator, decimal, header, columns, encoding)
-    fitted = tables.load(model)
+    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
+    arguments.check_piece_size(piece_size)
+    fitted = _both(model, table, layout)
 
     from efattn.estimators import streaming
 
-    found = streaming.scores(fitted, tables.pieces(fitted, table, layout, piece_size, "Scoring"), _note, member)
+    found = streaming.scores(fitted, tables.pieces(fitted, table, layout, piece_size, "Scoring"), note, member)
     if json:
-        tables.print_json(found)
+        out.print_json(found)
         return
-    typer.echo(f"Mean log-likelihood {found['mean_log_likelihood']:.6f} nats per scored row")
+    tell(f"Mean log-likelihood {found['mean_log_likelihood']:.6f} nats per scored row")
     for name, mean in found["terms"].items():
-        typer.echo(f"  {name}: " + ("nothing to score" if mean is None else f"{mean:.6f} per target"))
+        tell(f"  {name}: " + ("nothing to score" if mean is None else f"{mean:.6f} per target"))
     unknown = f", {found['unknown']:,} with an unknown item" if found["unknown"] else ""
-    typer.echo(f"{found['scored']:,} of {found['observations']:,} rows scored{unknown}.")
+    tell(f"{found['scored']:,} of {found['observations']:,} rows scored{unknown}.")
 
 
 def predict(
-    model: options.Model,
-    table: options.Source,
+    model: arguments.Model,
+    table: arguments.Source,
     interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
-    member: options.Member = None,
-    output: options.Output = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    piece_size: options.PieceSize = PIECE,
-    separator: options.Separator = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    columns: options.Columns = None,
-    encoding: options.Encoding = None,
+    member: arguments.Member = None,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+    piece_size: arguments.PieceSize = PIECE,
+    separator: arguments.Separator = None,
+    decimal: arguments.Decimal = None,
+    header: arguments.Header = None,
+    columns: arguments.Columns = None,
+    encoding: arguments.Encoding = None,
+    baskets: arguments.Baskets = False,
 ) -> None:
     """The rows of a table with what is expected of each value beside them.
 
@@ -84,65 +90,72 @@ def predict(
 
     A file larger than --piece-size is read in pieces, if the rows of each group are together and the model sees no
     lags."""
-    layout = options.layout(separator, decimal, header, columns, encoding)
-    tables.check_output(output, force, tables.FORMATS)
-    fitted = tables.load(model)
+    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
+    out.check_output(output, force, out.FORMATS)
+    arguments.check_piece_size(piece_size)
+    if not 0 < interval < 1:
+        raise DataError(f"--interval is a probability between 0 and 1; found {interval!r}.", option="interval")
+    fitted = _both(model, table, layout)
 
     from efattn.estimators import streaming
 
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting")
-    rows = tables.deliver(streaming.predictions(fitted, pieces, interval, _note, member), output, json)
+    def writable(frame: Any) -> None:
+        out.check_columns(frame.schema, output, json)
+
+    pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", writable)
+    rows = out.deliver(streaming.predictions(fitted, pieces, interval, note, member), output, json)
     if output is not None:
         say(f"Wrote {rows:,} rows to {output}.")
 
 
 def recommend(
-    model: options.Model,
+    model: arguments.Model,
     table: Annotated[
         str | None, typer.Argument(metavar="[TABLE]", help="Histories; without, an empty one.", show_default=False)
     ] = None,
     k: K = 10,
-    member: options.Member = None,
-    output: options.Output = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    separator: options.Separator = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    columns: options.Columns = None,
-    encoding: options.Encoding = None,
+    member: arguments.Member = None,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+    separator: arguments.Separator = None,
+    decimal: arguments.Decimal = None,
+    header: arguments.Header = None,
+    columns: arguments.Columns = None,
+    encoding: arguments.Encoding = None,
+    baskets: arguments.Baskets = False,
 ) -> None:
     """The most probable further items of each group.
 
     The next one (context past) or a missing one (others); without a table, the first one."""
-    layout = options.layout(separator, decimal, header, columns, encoding)
-    tables.check_output(output, force, tables.FORMATS)
-    fitted = tables.load(model)
+    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
+    out.check_output(output, force, out.FORMATS)
+    fitted = tables.load(model) if table is None else _both(model, table, layout)
     histories = None if table is None else tables.read(table, layout)
-    tables.deliver([fitted.recommend(histories, k, member=member)], output, json, table=True)
+    out.deliver([fitted.recommend(histories, k, member=member)], output, json, table=True)
 
 
 def similar(
-    model: options.Model,
+    model: arguments.Model,
     item: Annotated[
         list[str],
         typer.Argument(metavar="ITEM", help="Its name; of several columns, one word each.", show_default=False),
     ],
     k: K = 10,
-    member: options.OneMember = 0,
-    output: options.Output = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    member: arguments.OneMember = 0,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
 ) -> None:
     """The items that go best with one, and how well."""
-    tables.check_output(output, force, tables.FORMATS)
+    out.check_output(output, force, out.FORMATS)
     fitted = tables.load(model)
-    tables.deliver([fitted.similar(_key(fitted, item), k, member=member)], output, json, table=True)
+    out.deliver([fitted.similar(_key(fitted, item), k, member=member)], output, json, table=True)
 
 
 def attention(
-    model: options.Model,
-    table: options.Source,
+    model: arguments.Model,
+    table: arguments.Source,
     group: Annotated[
         list[str] | None,
         typer.Option(
@@ -150,23 +163,24 @@ def attention(
         ),
     ] = None,
     term: Annotated[str | None, typer.Option(help="Which term; the last unless said.", show_default=False)] = None,
-    member: options.OneMember = 0,
-    output: options.Output = None,
-    force: options.Force = False,
-    json: options.Json = False,
-    separator: options.Separator = None,
-    decimal: options.Decimal = None,
-    header: options.Header = None,
-    columns: options.Columns = None,
-    encoding: options.Encoding = None,
+    member: arguments.OneMember = 0,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+    separator: arguments.Separator = None,
+    decimal: arguments.Decimal = None,
+    header: arguments.Header = None,
+    columns: arguments.Columns = None,
+    encoding: arguments.Encoding = None,
+    baskets: arguments.Baskets = False,
 ) -> None:
     """What each row of one group looks at.
 
     The mean over layers and heads, in percent; with --json or -o, every layer and head in long form: layer, head,
     target, context, lag, weight."""
-    layout = options.layout(separator, decimal, header, columns, encoding)
-    tables.check_output(output, force, tables.FORMATS)
-    fitted = tables.load(model)
+    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
+    out.check_output(output, force, out.FORMATS)
+    fitted = _both(model, table, layout)
 
     from efattn.inference.looking import attention as look
 
@@ -177,16 +191,16 @@ def attention(
 
         long = found.columns()
         long |= {name: [_label(x) for x in long[name]] for name in ("target", "context")}
-        tables.deliver([pl.DataFrame(long)], output, json)
+        out.deliver([pl.DataFrame(long)], output, json)
     else:
         _matrix(found)
 
 
-def summary(model: options.Model, json: options.Json = False) -> None:
+def summary(model: arguments.Model, json: arguments.Json = False) -> None:
     """A fitted model in words."""
     fitted = tables.load(model)
     if not json:
-        typer.echo(fitted.summary())
+        tell(fitted.summary())
         return
     terms = {
         name: {
@@ -200,11 +214,14 @@ def summary(model: options.Model, json: options.Json = False) -> None:
     about = {"estimator": type(fitted).__name__, "context": fitted.context, **fitted.sizes_}
     about |= {"items": len(fitted.schema_.vocabulary or ()), "members": len(fitted.members_)}
     about |= {"columns": fitted.schema_.roles.to_json(), "lags": fitted.schema_.lags, "terms": terms}
-    tables.print_json(about | {"notes": fitted.notes_, "summary": fitted.summary()})
+    out.print_json(about | {"notes": [in_words(one) for one in fitted.notes_], "summary": fitted.summary()})
 
 
-def _note(words: str) -> None:
-    say(f"note: {in_the_shell(words)}")
+def _both(model: Any, table: str, layout: dict[str, Any]) -> Any:
+    """The fitted model, once model and table are found to be there."""
+    tables.check_model(model)
+    tables.look(table, layout)
+    return tables.load(model)
 
 
 def _key(fitted: Any, words: list[str]) -> Any:
@@ -260,12 +277,21 @@ def _label(x: Any) -> str:
 
 
 def _matrix(found: Any) -> None:
-    """Targets down, contexts across, in percent."""
+    """Targets down, contexts across, in percent; where that is too wide to be read, the most important contexts of
+    each target."""
     import polars as pl
+    from rich.console import Console
 
     steps = [f" (-{lag})" if lag else "" for lag in found.lags]
     heads = [_label(x) + step for x, step in zip(found.contexts, steps, strict=True)]
-    mean = found.mean()
-    rows = {"in percent": [_label(x) for x in found.targets]}
-    rows |= {f"{j + 1} {head}": [round(100 * w) for w in mean[:, j]] for j, head in enumerate(heads)}
-    tables.show(pl.DataFrame(rows), rows=10**6)
+    targets, mean = [_label(x) for x in found.targets], found.mean()
+    rows: dict[str, Any] = {"in percent": targets}
+    if max(map(len, targets)) + sum(min(len(head), NARROW) + 4 for head in heads) <= Console().width:
+        rows |= {f"{j + 1} {head}": [round(100 * w) for w in mean[:, j]] for j, head in enumerate(heads)}
+    else:
+        best = (-mean).argsort(1, kind="stable")[:, :MOST]
+        rows["looks most at"] = [
+            ", ".join(f"{heads[j]} {round(100 * mean[i, j])}" for j in row) for i, row in enumerate(best)
+        ]
+        say(f"{len(heads)} contexts: the {MOST} that each row looks at most; -o FILE writes them all.")
+    out.show(pl.DataFrame(rows), rows=10**6)

@@ -10,8 +10,9 @@ from typing import Annotated
 
 import typer
 
-from efattn.cli import options, tables
-from efattn.cli.running import say
+from efattn.cli import arguments
+from efattn.cli import output as out
+from efattn.cli.messages import say, tell
 from efattn.errors import DataError
 
 EXAMPLES = "Examples:\n\nefattn datasets\n\nefattn datasets export noaa-october -o noaa.csv"
@@ -44,13 +45,13 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog=REPRODUCE)(reproduce)
 
 
-def datasets(context: typer.Context, json: options.Json = False) -> None:
+def datasets(context: typer.Context, json: arguments.Json = False) -> None:
     """Data sets that are ready for fit: where each was found, or how to get it."""
     if context.invoked_subcommand is None:
         list_(json)
 
 
-def list_(json: options.Json = False) -> None:
+def list_(json: arguments.Json = False) -> None:
     """What there is, where it was found, or how to get it."""
     from efattn.datasets import DATASETS
 
@@ -59,32 +60,32 @@ def list_(json: options.Json = False) -> None:
         for s in DATASETS
     ]
     if json:
-        tables.print_json(found)
+        out.print_json(found)
         return
     for one in found:
-        typer.echo(f"{one['name']}{'' if one['here'] else ' (not here)'}: {one['what']}")
-        typer.echo(f"    {one['where']}")
-        typer.echo(f"    {one['source']}; {one['licence']}")
+        tell(f"{one['name']}{'' if one['here'] else ' (not here)'}: {one['what']}")
+        tell(f"    {one['where']}")
+        tell(f"    {one['source']}; {one['licence']}")
 
 
 def export(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As efattn datasets lists it.", show_default=False)],
-    output: options.Output = None,
-    force: options.Force = False,
-    json: options.Json = False,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
 ) -> None:
     """Write a data set as one tidy table."""
     from difflib import get_close_matches
 
     from efattn.datasets import DATASETS
 
-    tables.check_output(output, force, tables.FORMATS)
+    out.check_output(output, force, out.FORMATS)
     known = {one.name: one for one in DATASETS}
     if name not in known:
         near = get_close_matches(name, known, 1, 0.4)
         hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
         raise DataError(f"There is no data set {name!r}. {hint}")
-    rows = tables.deliver([known[name].load()], output, json)
+    rows = out.deliver([known[name].load()], output, json)
     if output is not None:
         say(f"Wrote {rows:,} rows to {output}.")
 
@@ -98,7 +99,7 @@ def bench(
         typer.Option("--output", "-o", metavar="FOLDER", help="Keep results there.", show_default=False),
     ] = None,
     rows: Annotated[int, typer.Option(min=1, help="Of the table that is read.")] = 10_000_000,
-    json: options.Json = False,
+    json: arguments.Json = False,
 ) -> None:
     """Speed and memory, as ratios within one run: minutes."""
     chosen = list(dict.fromkeys(which or Bench))
@@ -110,7 +111,7 @@ def bench(
             for one in chosen:
                 _measure(one, folder, rows)
         if json:
-            tables.print_json({one.value: json_.loads((folder / f"{one}.json").read_text()) for one in chosen})
+            out.print_json({one.value: json_.loads((folder / f"{one}.json").read_text()) for one in chosen})
 
 
 def _measure(one: Bench, folder: Path, rows: int) -> None:
@@ -133,7 +134,7 @@ def demo(
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the model and pictures go.")
     ] = Path("efattn-demo"),
-    json: options.Json = False,
+    json: arguments.Json = False,
 ) -> None:
     """A small study on data that come with efattn: a table, a model, pictures."""
     from rich.console import Console
@@ -142,7 +143,7 @@ def demo(
 
     found = demos.run(name.value, output, console=Console(stderr=json, highlight=False))
     if json:
-        tables.print_json(found)
+        out.print_json(found)
 
 
 def reproduce(
@@ -167,7 +168,7 @@ def reproduce(
         typer.Option(metavar="FOLDER", help="Write the results page and its figures there.", show_default=False),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side, one thread each.")] = 1,
-    json: options.Json = False,
+    json: arguments.Json = False,
 ) -> None:
     """The paper's experiments and more beside honest peers: hours for all, minutes for one."""
     from rich.console import Console
@@ -177,4 +178,4 @@ def reproduce(
     console = Console(stderr=True, highlight=False)
     found = run(experiments or [], preset or [], seeds, results, jobs=jobs, pages=pages, console=console)
     if json:
-        tables.print_json(found)
+        out.print_json(found)

@@ -1,57 +1,112 @@
-"""Tables in and out: files, standard input and output, whole or in pieces of whole groups."""
+"""Tables and models in: files and standard input, whole or in pieces of whole groups.
+
+What is wrong with a path or a header is found before torch is imported.
+"""
 
 import contextlib
-import gzip
+import functools
 import io
-import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import typer
 
 from efattn.errors import DataError
 
 if TYPE_CHECKING:
-    import polars as pl
-
     from efattn.data import Table
     from efattn.data.pieces import Pieces
 
-SHOWN = 60  # rows of a table on a terminal
 
-
-def read(source: str, options: dict[str, Any]) -> "Table":
+def read(source: str, layout: dict[str, Any]) -> "Table":
     """A whole table."""
     from efattn.data import Table
 
+    if layout.get("baskets"):
+        return Table.read(_baskets(source, layout))
+    return Table.read(_Input(_standard_input()) if source == "-" else _path(source), **layout)
+
+
+def look(source: str, layout: dict[str, Any]) -> None:
+    """A DataError for a table that is not there, or whose first lines cannot be read. A pipe is left alone: it can be
+    read only once."""
+    from efattn.data import files
+
     if source == "-":
-        return Table.read(_Input(sys.stdin.buffer.read()), **options)
+        _standard_input()
+        return
+    path = Path(_path(source))
+    if not path.exists() or path.is_dir():
+        files.read_file(source)  # which says what is there instead
+    elif path.is_file() and hasattr(files, "header") and not layout.get("baskets"):
+        files.header(path, **layout)
+
+
+def _baskets(source: str, layout: dict[str, Any]) -> Any:
+    """One basket a line, as a table of baskets and items."""
+    import efattn
+
+    rest = {name: x for name, x in layout.items() if name != "baskets"}
+    return efattn.read_baskets(_Input(_standard_input()) if source == "-" else _path(source), **rest)
+
+
+def _path(source: str) -> str:
     if Path(source).suffix == ".efattn":
         raise DataError(f"{source!r} is a model where a table is expected: MODEL comes first, then TABLE.")
-    return Table.read(source, **options)
+    return source
+
+
+@functools.cache
+def _standard_input() -> bytes:
+    if sys.stdin is None:
+        raise DataError("Standard input is closed: there is no table to read. Name a file, or pipe one in.")
+    return sys.stdin.buffer.read()
 
 
 class _Input(io.BytesIO):
     name = "Standard input"
 
 
+def check_model(path: Path) -> None:
+    """A ModelFileError for what is no model of ours."""
+    from efattn import storage
+
+    storage.about(path, "model")
+
+
 def load(path: Path) -> Any:
     """A fitted model."""
+    check_model(path)
+
     from efattn.estimators import load
 
     return load(path)
 
 
-def pieces(model: Any, source: str, options: dict[str, Any], size: float, doing: str) -> "Iterator[Table]":
+def pieces(
+    model: Any,
+    source: str,
+    options: dict[str, Any],
+    size: float,
+    doing: str,
+    check: Callable[[Any], object] = lambda frame: None,
+) -> "Iterator[Table]":
+    """check: called with each piece's frame before anything is computed of it."""
+    for piece in _pieces(model, source, options, size, doing):
+        check(piece.native)
+        yield piece
+
+
+def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing: str) -> "Iterator[Table]":
     """The table as one piece, or a file larger than `size` MiB in pieces of whole groups. Groups cannot be cut apart
     where the model has none or sees lags, nor where their rows are scattered: then it is read whole."""
     from efattn.data.pieces import Pieces
 
     roles, lags = model.schema_.roles, model.schema_.lags
-    cut = None if source == "-" else Pieces(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
+    cut = None
+    if source != "-" and not options.get("baskets"):
+        cut = Pieces(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
     if cut is None or not roles.of("group") or lags or not cut.worthwhile:
         with _working(doing):
             yield read(source, options)
@@ -99,118 +154,3 @@ def _console() -> Any:
     from rich.console import Console
 
     return Console(stderr=True)
-
-
-def check_output(path: Path | None, force: bool, suffixes: tuple[str, ...] = ()) -> None:
-    """A DataError, before any work is done, where nothing could be written."""
-    if path is None:
-        return
-    if suffixes and (_kind(path) not in suffixes or path.name.lower().endswith(".parquet.gz")):
-        raise DataError(f"{str(path)!r} should end in {', '.join(suffixes)}; text also with .gz behind.")
-    if path.is_dir():
-        raise DataError(f"{str(path)!r} is a directory. Name a file.")
-    if path.exists() and not path.is_file():
-        raise DataError(f"{str(path)!r} is not a plain file. Leave -o out to write to standard output.")
-    if path.exists() and not force:
-        raise DataError(f"{str(path)!r} exists. Choose another name, or replace it with --force.")
-    if not path.parent.is_dir():
-        raise DataError(f"There is no folder {str(path.parent)!r}. Make it first.")
-    if not os.access(path.parent, os.W_OK):
-        raise DataError(f"Nothing may be written to {str(path.parent)!r}. Choose another folder.")
-
-
-FORMATS = (".csv", ".tsv", ".parquet")
-
-
-def deliver(frames: "Iterable[pl.DataFrame]", output: Path | None, as_json: bool, table: bool = False) -> int:
-    """Write frames, one below the other, and give the number of rows. table: for people, if there is a terminal."""
-    if output is not None:
-        rows = _to_file(frames, output)
-        if as_json:
-            print_json({"output": str(output), "rows": rows})
-        return rows
-    if table and not as_json and sys.stdout.isatty():
-        return sum(show(frame) for frame in frames)
-    return _json_rows(frames) if as_json else _csv_rows(frames, sys.stdout.buffer, ",")
-
-
-def _to_file(frames: "Iterable[pl.DataFrame]", output: Path) -> int:
-    from efattn import storage
-
-    try:
-        with storage.beside(output) as part:
-            if _kind(output) == ".parquet":
-                return _parquet_rows(frames, part)
-            with open(part, "wb") as raw, contextlib.ExitStack() as stack:
-                file = stack.enter_context(gzip.GzipFile(fileobj=raw)) if output.suffix == ".gz" else raw
-                return _csv_rows(frames, file, "\t" if _kind(output) == ".tsv" else ",")
-    except OSError as error:
-        raise DataError(
-            f"{str(output)!r} cannot be written: {error.strerror or error}. Choose another path, or make room."
-        ) from error
-
-
-def _kind(path: Path) -> str:
-    return Path(path.stem if path.suffix == ".gz" else path.name).suffix.lower()
-
-
-def _csv_rows(frames: "Iterable[pl.DataFrame]", file: Any, separator: str) -> int:
-    rows = 0
-    for number, frame in enumerate(frames):
-        file.write(frame.write_csv(separator=separator, include_header=number == 0).encode())
-        rows += len(frame)
-    return rows
-
-
-def _json_rows(frames: "Iterable[pl.DataFrame]") -> int:
-    """One array, an object per row."""
-    rows, before = 0, "["
-    for frame in frames:
-        typer.echo(before + frame.write_json().strip()[1:-1], nl=False)
-        rows += len(frame)
-        before = ", " if rows else ""
-    typer.echo("]")
-    return rows
-
-
-def _parquet_rows(frames: "Iterable[pl.DataFrame]", part: Path) -> int:
-    import pyarrow.parquet as pq
-
-    rows, writer = 0, None
-    try:
-        for frame in frames:
-            table = frame.to_arrow()
-            writer = writer or pq.ParquetWriter(part, table.schema)
-            writer.write_table(table.cast(writer.schema))
-            rows += len(frame)
-    finally:
-        if writer is not None:
-            writer.close()
-    return rows
-
-
-def print_json(found: Any) -> None:
-    typer.echo(json.dumps(found, ensure_ascii=False, default=str, allow_nan=False))
-
-
-def show(frame: "pl.DataFrame", rows: int = SHOWN) -> int:
-    """A table for people on standard output."""
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table as Grid
-
-    grid = Grid(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for name, dtype in frame.schema.items():
-        grid.add_column(name, justify="right" if dtype.is_numeric() else "left", overflow="fold")
-    for row in frame.head(rows).iter_rows():
-        grid.add_row(*(_cell(x) for x in row))
-    Console(highlight=False).print(grid, markup=False)
-    if len(frame) > rows:
-        typer.echo(f"... and {len(frame) - rows} more rows; -o FILE writes them all.", err=True)
-    return len(frame)
-
-
-def _cell(x: Any) -> Any:
-    from rich.text import Text
-
-    return Text("" if x is None else f"{x:.4g}" if isinstance(x, float) else str(x))

@@ -8,7 +8,6 @@ Subclasses say which terms they build; the rest is the same for all.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -91,7 +90,7 @@ class GroupEstimator(BaseEstimator, ABC):
         a file to append each record to as a line of JSON; progress: True for a bar, False for silence, by default a
         bar on a terminal and a line per stage elsewhere; planned: called with what was understood, before training
         starts."""
-        self._check_options()
+        self._check()
         calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
         value = choosing.ordered(self.family, _tuple(value))
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing)
@@ -321,23 +320,6 @@ class GroupEstimator(BaseEstimator, ABC):
             interrupted=interrupted,
         )
         return self
-
-    def _check_options(self) -> None:
-        choices = {"context": ("past", "others"), "support": ("auto", "all", "distinct")}
-        choices["standardise"] = ("auto", "global", "item", "none")
-        for name, allowed in choices.items():
-            if getattr(self, name) not in allowed:
-                wanted = f"{name} is {', '.join(map(repr, allowed))}"
-                raise DataError(f"{wanted}; found {getattr(self, name)!r}.", option=name)
-        if not whole(self.seed, 0) or self.seed >= 2**63:
-            raise DataError(f"seed is a whole number from 0 to below 2^63; found {self.seed!r}.", option="seed")
-        if self.training is not None and not isinstance(self.training, Training):
-            raise DataError(f"training is an efattn.Training(...); found {self.training!r}.", option="training")
-        self._check()
-
-
-def whole(number: Any, low: int) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool) and int(number) >= low
 
 
 def _describe(blueprint: Blueprint, stages: Stages) -> None:

@@ -1,52 +1,23 @@
 """Latent factor models, the paper's baseline, as an estimator."""
 
-from typing import Any, Literal, final
+from typing import Any, final
 
+from efattn.declared import explained
 from efattn.errors import DataError
-from efattn.estimators.base import GroupEstimator, whole
+from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
 from efattn.models import Conditionals, LatentItems, LatentPlaces, LatentValues
-from efattn.training import Training
+from efattn.options import LatentFactorOptions, check_model
 
 
 @final
-class LatentFactor(GroupEstimator):
-    """items: rho . mean of the context's alpha. Values: rho of the item . mean of alpha times value. Without an item
-    column, places: h of the attributes . sum over the nearest of h times value.
-
-    width: of the vectors. intercept: add a learned vector to the context's. neighbours: how many nearest places, by
-    latitude and longitude as the first two attributes; None for all. The rest is as in EFA.
-    """
-
-    def __init__(
-        self,
-        family: Any = "auto",
-        context: Literal["others", "past"] = "others",
-        terms: Any = None,
-        width: int = 32,
-        intercept: bool = False,
-        neighbours: int | None = None,
-        support: Literal["auto", "all", "distinct"] = "auto",
-        standardise: Literal["auto", "global", "item", "none"] = "auto",
-        seed: int = 0,
-        training: Training | None = None,
-    ) -> None:
-        self.family = family
-        self.context = context
-        self.terms = terms
-        self.width = width
-        self.intercept = intercept
-        self.neighbours = neighbours
-        self.support = support
-        self.standardise = standardise
-        self.seed = seed
-        self.training = training
+@explained
+class LatentFactor(LatentFactorOptions, GroupEstimator):  # type: ignore[misc]
+    """Of items: rho . mean of the context's alpha. Of values: rho of the item . mean of alpha times value. Without an
+    item column, of places: h of the attributes . sum over the nearest of h times value."""
 
     def _check(self) -> None:
-        for name in ("width", "neighbours"):
-            value = getattr(self, name)
-            if (value is not None or name == "width") and not whole(value, 1):
-                raise DataError(f"LatentFactor: {name} must be a whole number >= 1, not {value!r}.")
+        check_model(self)
 
     def _sizes(self) -> dict[str, Any]:
         return {}

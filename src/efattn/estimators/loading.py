@@ -56,7 +56,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
     if kind not in KINDS:
         raise DataError(f"this efattn knows no {kind!r}. Install a newer one")
     estimator: GroupEstimator = KINDS[kind](**parameters)
-    estimator._check_options()
+    estimator._check()
     schema = Schema.from_saved(about["schema"], _within(tensors, "schema."))
     file_checks.check_schema(schema, family, about, estimator)
     blueprint = Blueprint(schema, family, about["support"], tuple(about["terms"]), int(about["longest"]))

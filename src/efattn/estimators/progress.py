@@ -1,14 +1,17 @@
 """How far a fit is: a bar on a terminal or in a notebook, a line per stage elsewhere. And the lines of a history file."""
 
 import json
+import logging
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 from efattn.training import Record
+
+log = logging.getLogger("efattn")
 
 
 @final
@@ -76,16 +79,24 @@ def _name(what: str, member: int | None) -> str:
 
 def line_writer(path: str | Path) -> Callable[[Record], None]:
     """A callback that appends each record to a file as a line of JSON."""
+    try:
+        open(path, "a").close()
+    except OSError as error:
+        raise DataError(
+            f"{option('history', str(path))} cannot be written to: {error.strerror}. Choose another file.",
+            option="history",
+        ) from error
 
-    def append(line: str) -> None:
+    broken = False
+
+    def write(record: Record) -> None:
+        nonlocal broken
         try:
-            with open(path, "a") as file:
-                file.write(line)
-        except OSError as error:
-            raise DataError(
-                f"The history file {str(path)!r} cannot be written to: {error.strerror}. Choose another file.",
-                option="history",
-            ) from error
+            if not broken:
+                with open(path, "a") as file:
+                    file.write(json.dumps(record) + "\n")
+        except OSError as error:  # a full disk is no reason to lose what was trained
+            broken = True
+            log.warning("%r cannot be written to: %s. Training goes on without it.", str(path), error.strerror)
 
-    append("")
-    return lambda record: append(json.dumps(record) + "\n")
+    return write

@@ -1,42 +1,22 @@
 """A simple model with the estimators' interface: fitted to the same tables, scored on the same rows."""
 
-from typing import Any, Literal, final
+from typing import Any, final
 
-from efattn.errors import DataError, option
+from efattn.declared import explained
+from efattn.errors import DataError, named
 from efattn.estimators import companions
-from efattn.estimators.base import GroupEstimator, whole
+from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
 from efattn.models import Conditionals, Model
+from efattn.options import SimpleModelOptions, Training, check_model
 from efattn.simple import Recipe
-from efattn.training import Training
 
 
 @final
-class SimpleModel(GroupEstimator):
-    """model: one of efattn.simple, such as simple.ShrunkMean(). lags: earlier time steps that are seen. training: of those
-    that are trained, such as simple.AdditiveLogit. The rest is as in EFA; fits take every row alike, whatever its weight.
-    """
-
-    def __init__(
-        self,
-        model: Any,
-        family: Any = "auto",
-        context: Literal["others", "past"] = "others",
-        lags: int = 0,
-        support: Literal["auto", "all", "distinct"] = "auto",
-        standardise: Literal["auto", "global", "item", "none"] = "global",
-        seed: int = 0,
-        training: Training | None = None,
-    ) -> None:
-        self.model = model
-        self.family = family
-        self.context = context
-        self.lags = lags
-        self.support = support
-        self.standardise = standardise
-        self.seed = seed
-        self.training = training
+@explained
+class SimpleModel(SimpleModelOptions, GroupEstimator):  # type: ignore[misc]
+    """One of efattn.simple, fitted to a table. Fits take every row alike, whatever its weight; scores do not."""
 
     @property
     def terms(self) -> Any:  # type: ignore[override]
@@ -47,19 +27,17 @@ class SimpleModel(GroupEstimator):
         raise DataError(f"{type(self.model).__name__} does not go on from an old fit: fit it again to all rows.")
 
     def _check(self) -> None:
+        check_model(self)
         if not isinstance(self.model, Recipe):
-            wanted = f"{option('model')} is one of efattn.simple, such as simple.ShrunkMean()"
+            wanted = f"{named('model')} is one of efattn.simple, such as simple.ShrunkMean()"
             raise DataError(f"SimpleModel: {wanted}; found {self.model!r}.", option="model")
-        if not whole(self.lags, 0):
-            raise DataError(f"SimpleModel: lags must be a whole number >= 0, not {self.lags!r}.", option="lags")
 
     def _sizes(self) -> dict[str, Any]:
         return {"lags": self.lags}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
-        return {
-            blueprint.term_name(self.model.models): self.model.build(blueprint.setting(self.model.models, self.context))
-        }
+        kind = self.model.models
+        return {blueprint.term_name(kind): self.model.build(blueprint.setting(kind, self.context))}
 
     def _fit(self, blueprint: Blueprint, stages: Stages, **unused: Any) -> Any:
         """What concerns checkpoints and callbacks has no effect."""

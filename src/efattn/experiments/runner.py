@@ -28,7 +28,7 @@ from efattn.errors import DataError
 from efattn.estimators import saving
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.settings import PRESETS, Entry, Setting, Split
-from efattn.training import forget, left_in
+from efattn.training import forget, left_in, resolve_device
 
 log = logging.getLogger("efattn")
 Record = dict[str, Any]
@@ -198,7 +198,7 @@ def _best(history: Sequence[Record]) -> float | None:
 
 def _machine(estimator: Any) -> Record:
     options = estimator.training if getattr(estimator, "training", None) is not None else None
-    gpu = torch.cuda.is_available() and (options is None or options.resolve_device().type == "cuda")
+    gpu = torch.cuda.is_available() and (options is None or resolve_device(options).type == "cuda")
     versions = {"efattn": __version__, "torch": torch.__version__, "python": platform.python_version()}
     parameters = saving.plain(estimator.get_params(deep=False))
     device = torch.cuda.get_device_name() if gpu else f"cpu, {torch.get_num_threads()} threads"

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from efattn.data.batch import Batch
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 from efattn.families import Categorical, Family, Product
 from efattn.network import Context
 
@@ -91,7 +91,11 @@ class Conditionals(nn.Module, ABC):
             1, item, order
         )  # the column that has an item
         if bool(((item < size) & (where.gather(1, item) != order)).any()):
-            raise DataError("support='distinct' is for items that never repeat within a group. Use support='all' here.")
+            raise DataError(
+                f"{option('support', 'distinct')} is for items that never repeat within a group. Use "
+                f"{option('support', 'all')} here.",
+                option="support",
+            )
         if batch.cut is not None:
             where = where.scatter(1, torch.where(batch.cut < 0, size, batch.cut), -1)
         where, slots = where[:, None, :size], slots[..., None]
@@ -155,5 +159,5 @@ def draw(scored: Tensor, draws: int) -> tuple[Tensor, Tensor]:
 
 def _need(x: Tensor | None, role: str) -> Tensor:
     if x is None:
-        raise DataError(f"this model has a term for the {role} column, and the data have none: pass {role}=")
+        raise DataError(f"This model has a term for the {role} column, and the data have none: pass {option(role)}.")
     return x

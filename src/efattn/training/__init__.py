@@ -2,6 +2,15 @@
 
 from efattn.training.checkpoint import Checkpoint, forget, left_in
 from efattn.training.loop import Fitting, Record, mean_log_prob
-from efattn.training.options import Training
+from efattn.training.options import Training, resolve_device
 
-__all__ = ["Checkpoint", "Fitting", "Record", "Training", "forget", "left_in", "mean_log_prob"]
+__all__ = [
+    "Checkpoint",
+    "Fitting",
+    "Record",
+    "Training",
+    "forget",
+    "left_in",
+    "mean_log_prob",
+    "resolve_device",
+]

@@ -17,10 +17,10 @@ import torch
 from torch import Tensor, nn
 
 from efattn.data import Batch, Groups
-from efattn.errors import DataError, TrainingError
+from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model
 from efattn.training.checkpoint import Checkpoint, optimiser_tensors, restore_optimiser
-from efattn.training.options import DROPS, Training
+from efattn.training.options import DROPS, Training, resolve_device
 
 log = logging.getLogger("efattn")
 Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
@@ -80,7 +80,7 @@ class Fitting:
     def run(self, resume: bool = False) -> None:
         if resume and self.taken_back():
             return
-        device = self.options.resolve_device()
+        device = resolve_device(self.options)
         self.model.to(device)
         if self.checkpoint is not None:
             self.checkpoint.prepare()
@@ -252,16 +252,19 @@ class _Term:
         rows = batch.rows[batch.rows >= 0].tolist()[:3] if batch.rows is not None else []
         return (
             f"The loss of the {self.name} term turned into NaN or infinity in epoch {self.at.epoch + 1}, batch "
-            f"{number + 1} (rows {', '.join(map(str, rows))}, ...). Try a lower rate, Training(rate="
-            f"{self.options.rate / 10:g}), look for extreme values in these rows, or choose a family that allows them."
+            f"{number + 1} (rows {', '.join(map(str, rows))}, ...). Try a lower rate, "
+            f"{self.advised_rate()}, look for extreme values in these rows, or choose a family that allows them."
         )
+
+    def advised_rate(self) -> str:
+        return option("rate", float(f"{self.options.rate / 10:g}"), of="Training")
 
     def close_epoch(self, start: float) -> None:
         at, held = self.at, self.fitting.held
         if not at.weight > 0:
             raise DataError(
                 f"There is nothing to fit the {self.name} term to: no training row of a positive weight is a target "
-                "with a known item or value. Check the roles target and weight, and what is missing."
+                f"with a known item or value. Check {named('target')} and {named('weight')}, and what is missing."
             )
         train = at.total / at.weight
         with self.at_the_mean():
@@ -270,7 +273,8 @@ class _Term:
         if found is not None and not math.isfinite(found):
             raise TrainingError(
                 f"The validation log-likelihood of the {self.name} term is {found} after epoch {at.epoch + 1}. Try a "
-                f"lower rate, Training(rate={self.options.rate / 10:g}), and look for extreme values held out."
+                f"lower rate, {self.advised_rate()}, and look for extreme values held out.",
+                option="rate",
             )
         rate = self.optimiser.param_groups[0]["lr"]
         record: Record = {"term": self.name, "epoch": at.epoch + 1, "epochs": self.epochs, "train": train}

@@ -22,7 +22,7 @@ from typing import Any, BinaryIO, final
 
 import torch
 
-from efattn.errors import TrainingError
+from efattn.errors import TrainingError, option
 from efattn.training.loop import Fitting
 
 PROGRAM = "from efattn.training.processes import work; work()"
@@ -68,7 +68,8 @@ def _hear(number: int, fitting: Fitting, kind: str, what: Any) -> None:
     elif kind == "died":
         raise TrainingError(
             f"The process that trained member {number} ended with code {what}: perhaps there is not enough memory for "
-            "so many at a time. Try Training(jobs=1), or fewer jobs."
+            f"so many at a time. Try {option('jobs', 1, of='Training')}, or fewer jobs.",
+            option="jobs",
         )
 
 

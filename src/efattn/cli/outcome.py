@@ -6,7 +6,6 @@
 import errno
 import logging
 import os
-import re
 import signal
 import sys
 import traceback
@@ -15,17 +14,18 @@ from typing import Any, NoReturn
 
 import typer
 
-from efattn.errors import EfattnError
+from efattn.cli.messages import Line, complain
+from efattn.errors import EfattnError, EfattnWarning
 
 log = logging.getLogger("efattn")
 LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
-BUG = "This is a mistake in efattn. Please report it with what --debug prints."
-# how a library's keyword reads in a shell
-OPTIONS = (
-    "columns|separator|decimal|header|encoding|group|item|value|attributes|order|time|series|exposure|weight|target|"
-    "missing|family|context|terms|support|standardise|lags|max_length|neighbours|validation|checkpoint|interval|width|"
-    "heads|layers|rate|device|jobs"
+MEMORY = (
+    "There is not enough memory for this. Try --max-length, which cuts long groups, fewer --tokens, a smaller --width, "
+    "or a smaller table."
 )
+# how torch says that there is none left, in a RuntimeError
+NO_MEMORY = ("not enough memory", "DefaultCPUAllocator", "out of memory", "Storage size calculation overflowed")
+BUG = "This is a mistake in efattn. Please report it with what --debug prints."
 
 
 class Interrupted(Exception):
@@ -36,7 +36,10 @@ def run(app: typer.Typer) -> NoReturn:
     if "_EFATTN_COMPLETE" in os.environ:
         app(prog_name="efattn")
     words, loudness = _loudness(sys.argv[1:])
+    closed = _open_streams()
     _set_up(loudness)
+    if closed:
+        sys.exit(complain("Standard output is closed: nothing could be told. Send it to a file, or to /dev/null."))
     try:
         code = _code(app, words, loudness)
         sys.stdout.flush()
@@ -46,6 +49,18 @@ def run(app: typer.Typer) -> NoReturn:
         _leave_quietly()
         code = complain(f"Standard output cannot be written: {error.strerror}.")
     sys.exit(code)
+
+
+def _open_streams() -> bool:
+    """Whether standard output is closed. What is closed is taken, so that no file that is opened later gets its number
+    and, with it, what was meant for a terminal."""
+    closed = sys.stdout is None
+    while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(number)
+    if sys.stderr is None:
+        sys.stderr = open(os.devnull, "w")  # noqa: SIM115 (until the process ends)
+    return closed
 
 
 def _code(app: typer.Typer, words: list[str], loudness: int) -> int:
@@ -58,28 +73,30 @@ def _code(app: typer.Typer, words: list[str], loudness: int) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return complain("Interrupted.", 130)
     except Interrupted as end:
-        return complain(str(end), 130)
+        return complain(end, 130)
     except BrokenPipeError:
         raise
-    except Exception as error:
+    except SystemExit:
+        raise
+    except BaseException as error:  # a panic of polars is no Exception
         if loudness >= 2:
             traceback.print_exc()
         return _explain(error)
     return 0
 
 
-def _explain(error: Exception) -> int:
+def _explain(error: BaseException) -> int:
     """The one line, and the exit code."""
     if hasattr(error, "format_message"):  # of an argument or an option
         return complain(_usage(error))
     if isinstance(error, EfattnError):
-        return complain(in_the_shell(str(error)))
+        return complain(error)
     if isinstance(error, OSError):
         full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
         name = f"{error.filename!r}: " if error.filename else "Standard output cannot be written: " if full else ""
         return complain(f"{name}{error.strerror or error}.")
-    if isinstance(error, MemoryError):
-        return complain("There is not enough memory for this. Try a smaller table, or fewer --tokens.")
+    if isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and any(x in str(error) for x in NO_MEMORY)):
+        return complain(MEMORY)
     return complain(f"{type(error).__name__}: {error}. {BUG}", 1)
 
 
@@ -92,32 +109,6 @@ def _usage(error: Any) -> str:
     return message + ("" if message.endswith((".", "?", ")")) else ".") + help_
 
 
-def complain(message: str, code: int = 2) -> int:
-    say(" ".join(message.split()))
-    return code
-
-
-def say(message: str) -> None:
-    """One line on standard error."""
-    typer.echo(f"efattn: {message}", err=True)
-
-
-def in_the_shell(message: str) -> str:
-    """A message of the library with its keywords as options: encoding='latin-1' is --encoding latin-1."""
-    message = re.sub(r"\bTraining\((\w+=[^)]*)\)", r"\1", message)
-    message = re.sub(r"\befattn\.read_file\(\.\.\., (\w+=(?:\[\.\.\.\]|\w+))\)", r"\1", message)
-    message = re.sub(r"\bresume=True\b", "--resume", message)
-
-    def option(found: re.Match[str]) -> str:
-        name, quoted, plain = found[1].replace("_", "-"), found[2], found[3]
-        if name == "header" and plain in ("True", "False"):
-            return "--header" if plain == "True" else "--no-header"
-        rest = {"...": "NAME", "[...]": "NAME,NAME,...", None: ""}.get(plain, plain)
-        return f"--{name} {quoted if quoted is not None else rest}".rstrip()
-
-    return re.sub(rf"(?<![\w-])({OPTIONS})=(?:'([^']*)'|(\[\.\.\.\]|\.\.\.|[\w.+-]*\w))?", option, message)
-
-
 def _loudness(words: list[str]) -> tuple[list[str], int]:
     """-v, -vv and --debug may stand anywhere before a bare --."""
     end = words.index("--") if "--" in words else len(words)
@@ -127,7 +118,9 @@ def _loudness(words: list[str]) -> tuple[list[str], int]:
 
 
 def _set_up(loudness: int) -> None:
-    logging.basicConfig(format="efattn: %(message)s", stream=sys.stderr)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(Line())
+    logging.basicConfig(handlers=[handler])
     log.setLevel(LEVELS[loudness])
     logging.captureWarnings(True)
     loud = logging.getLogger("py.warnings")
@@ -136,6 +129,7 @@ def _set_up(loudness: int) -> None:
     if not loudness:  # what other libraries warn about is for their users
         warnings.filterwarnings("ignore")
         warnings.filterwarnings("default", module=r"efattn\b")
+    warnings.filterwarnings("ignore", category=EfattnWarning)  # notes, which the verbs print
     if hasattr(signal, "SIGTERM"):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing half-written stays
 

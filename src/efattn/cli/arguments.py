@@ -1,9 +1,13 @@
 """Arguments and options that several verbs share."""
 
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from efattn.cli.names import flag
+from efattn.errors import DataError
 
 LAYOUT = "How the table is laid out (found from the file unless said)"
 
@@ -51,10 +55,23 @@ Encoding = Annotated[
 ]
 
 
+Baskets = Annotated[
+    bool,
+    typer.Option(
+        "--baskets", help="One basket a line, its items side by side: milk,bread,tea.", rich_help_panel=LAYOUT
+    ),
+]
+
+
 def layout(
-    separator: str | None, decimal: str | None, header: bool | None, columns: str | None, encoding: str | None
+    separator: str | None,
+    decimal: str | None,
+    header: bool | None,
+    columns: str | None,
+    encoding: str | None,
+    baskets: bool = False,
 ) -> dict[str, Any]:
-    """What Table.read takes."""
+    """What tables.read takes."""
     if separator in ("tab", "\\t"):
         separator = "\t"
     if separator is not None and (len(separator) != 1 or not separator.isascii()):
@@ -63,4 +80,12 @@ def layout(
         raise typer.BadParameter(f"the decimal sign is . or ,; found {decimal!r}")
     names = None if columns is None else [name.strip() for name in columns.split(",")]
     found = {"separator": separator, "decimal": decimal, "header": header, "columns": names, "encoding": encoding}
-    return {name: option for name, option in found.items() if option is not None}
+    given = {name: option for name, option in found.items() if option is not None}
+    if baskets and (wrong := [name for name in given if name in ("decimal", "header", "columns")]):
+        raise DataError(f"--baskets has lines of items and nothing else: leave {flag(wrong[0])} out.")
+    return given | ({"baskets": True} if baskets else {})
+
+
+def check_piece_size(size: float) -> None:
+    if not (math.isfinite(size) and size > 0):
+        raise DataError(f"--piece-size is a number of MiB > 0, not {size}.")

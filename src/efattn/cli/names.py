@@ -1,0 +1,51 @@
+"""What a Python option is called in a shell: the one table, for parsing and for messages.
+
+missing=-1    --missing -1        max_length=3    --max-length 3        header=False    --no-header
+k=5           --count 5           resume=True     --resume              order=...       --order NAME
+"""
+
+import ast
+import shlex
+from typing import Any
+
+from efattn.declared import described
+from efattn.options import FIT, ROLES, EFAOptions, LatentFactorOptions, Training
+
+# where it is not -- and the name with dashes
+OTHERWISE = {"k": "--count"}
+ASKED = ("k", "interval", "member", "term")  # options of the verbs that ask a fitted model
+LAYOUT = ("separator", "decimal", "header", "columns", "encoding", "baskets")
+PYTHON_ONLY = ("training", "callbacks", "progress", "planned")
+KNOWN = {
+    *(name for kind in (EFAOptions, LatentFactorOptions, Training) for name in described(kind)),
+    *(role.name for role in ROLES),
+    *FIT, *ASKED, *LAYOUT,
+} - {*PYTHON_ONLY}  # fmt: skip
+
+
+def flag(name: str) -> str:
+    """--max-length of max_length."""
+    return OTHERWISE.get(name, f"--{name.replace('_', '-')}")
+
+
+def shell_option(name: str, value: str | None) -> str:
+    """An option inside a message, value as Python writes it; as in Python where a shell has none of the name."""
+    if name not in KNOWN:
+        return name if value is None else f"{name}={value}"
+    if value is None:
+        return flag(name)
+    if value in ("...", "[...]"):
+        return f"{flag(name)} {'NAME' if value == '...' else 'NAME,NAME,...'}"
+    try:
+        found = ast.literal_eval(value)
+    except (ValueError, SyntaxError):
+        found = value
+    return _given(name, found)
+
+
+def _given(name: str, value: Any) -> str:
+    if isinstance(value, bool):
+        return flag(name) if value else f"--no-{flag(name).removeprefix('--')}"
+    if isinstance(value, list | tuple):
+        return " ".join(_given(name, one) for one in value) or flag(name)
+    return f"{flag(name)} {'none' if value is None else shlex.quote(str(value))}"

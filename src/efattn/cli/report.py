@@ -1,0 +1,100 @@
+"""What fit says: what was understood before training, and a verdict after it."""
+
+import logging
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from efattn.cli import output
+from efattn.cli.messages import in_words, note, say, tell
+from efattn.cli.outcome import Interrupted
+from efattn.errors import Note
+
+if TYPE_CHECKING:
+    from efattn.estimators.plan import Plan
+
+LEVEL = 5e-5  # nats: a difference that is 0.0000 where it is shown
+
+
+def report(estimator: Any, plan: "Plan", path: Path, compare: bool, as_json: bool) -> None:
+    """What was fitted, beside what is easily had."""
+    from efattn.estimators.verdict import verdict
+
+    try:
+        found = verdict(estimator, plan) if compare else {}
+    except KeyboardInterrupt:
+        raise Interrupted(f"Interrupted while comparing; the model is in {str(path)!r}.") from None
+    if as_json:
+        output.print_json({"model": str(path), **_plain(understood(plan)), "held_out": found})
+        return
+    if found:
+        import polars as pl
+
+        name = type(estimator).__name__
+        tell("\nHeld-out log-likelihood per target, in nats: the higher, the better.\n")
+        heads = {"model": name, "latent": "latent factors", "marginal": "marginal"}
+        rows = {"term": list(found)} | {head: [s[k] for s in found.values()] for k, head in heads.items()}
+        known = [head for head, column in rows.items() if any(x is not None for x in column)]
+        output.show(pl.DataFrame(rows).select(known))
+        tell()
+        for term, scores in found.items():
+            tell(_sentence(name, term, scores))
+    tell(f"Wrote {path}. Next: efattn summary {path}")
+
+
+def _sentence(name: str, term: str, scores: dict[str, float | None]) -> str:
+    mine, others = scores["model"], {k: x for k, x in scores.items() if k != "model" and x is not None}
+    if mine is None or not others:
+        return f"{term}: nothing held out could be scored."
+    best = max(others, key=lambda k: others[k])
+    words = {"latent": "the latent factor model", "marginal": "the marginal fit"}[best]
+    if abs(mine - others[best]) < LEVEL:
+        return f"{term}: {name} and {words} are level."
+    if mine > others[best]:
+        return f"{term}: {name} is ahead of {words} by {mine - others[best]:.4f}."
+    advice = {"latent": "try more --steps, or another --rate or --width"}
+    advice["marginal"] = "fit for longer, or check that groups and context are what you mean"
+    return f"{term}: {words} is ahead by {others[best] - mine:.4f}; {advice[best]}."
+
+
+def understood(plan: "Plan") -> dict[str, Any]:
+    """What is known before training starts."""
+    import numpy as np
+
+    groups, roles, lengths = plan.groups, plan.schema.roles, plan.groups.lengths
+    found: dict[str, Any] = {"rows": len(groups.rows), "groups": len(groups), "group": list(roles.of("group"))}
+    found["lengths"] = {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())}
+    found |= {"items": plan.items, "item": list(roles.of("item")), "terms": list(plan.terms)}
+    found["held_out_groups"] = 0 if plan.held is None else len(plan.held)
+    found["families"], found["missing"] = {}, {}
+    choices = getattr(plan, "choices", ())  # of families, with the reason for each
+    why = {choice.columns[0]: choice.why for choice in choices}
+    for part, _, columns in plan.family.slices() if plan.family is not None else ():
+        names = roles.of("value")[columns]
+        found["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0])}
+    if groups.value is not None:
+        absent = np.isnan(groups.value).sum(0)
+        found["missing"] = {name: int(n) for name, n in zip(roles.of("value"), absent, strict=True)}
+    found["notes"] = [one for one in groups.notes if not why or not isinstance(one, Note) or one.kind != "family"]
+    return found
+
+
+def describe(found: dict[str, Any], source: str) -> None:
+    """The same in words, on standard error."""
+    lengths, name = found["lengths"], "standard input" if source == "-" else source
+    by = f" ({', '.join(found['group'])})" if found["group"] else ""
+    spread = f"{lengths['min']} to {lengths['max']} rows, median {lengths['median']:g}"
+    say(f"{name}: {found['rows']:,} rows in {found['groups']:,} groups{by} of {spread}.")
+    if found["items"]:
+        say(f"{found['items']:,} items ({', '.join(found['item'])}).")
+    for names, family in found["families"].items():
+        absent = sum(found["missing"][name] for name in found["missing"] if name in names.split(","))
+        why = f", {family['why']}" if family["why"] else ""
+        say(f"{names}: {family['family']}{why}; {absent or 'no'} values missing.")
+    say(f"Modelled: {' and '.join(found['terms'])}. Held out: {found['held_out_groups']:,} groups.")
+    if not logging.getLogger("efattn").isEnabledFor(logging.INFO):  # else they are logged
+        for one in found["notes"]:
+            note(one)
+
+
+def _plain(found: dict[str, Any]) -> dict[str, Any]:
+    return {**found, "notes": [in_words(one) for one in found["notes"]]}

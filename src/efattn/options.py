@@ -1,0 +1,268 @@
+"""Every option of a model, of its training and of fit, once: its name, default, what it accepts and what it does.
+
+    a field below  ->  constructor, scikit-learn's parameters, docstring, check, an option of `efattn fit`
+
+Nothing here needs torch, so that a shell can refuse what cannot be before it is imported.
+"""
+# ruff: noqa: RUF009 (_field is dataclasses.field with a name for what goes into its metadata)
+
+import math
+from dataclasses import dataclass, field, fields, replace
+from typing import Any, Literal, final
+
+from efattn.declared import Role, check, described, differing, explained, listed
+from efattn.errors import DataError, named, option
+
+MOST_MEMBERS = 1000
+DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
+FAMILIES = (
+    "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "multivariate_gaussian", "negative_binomial",
+    "ordinal", "poisson",
+)  # fmt: skip
+Context = Literal["others", "past"]
+
+
+def _field(default: Any, words: str, **more: Any) -> Any:
+    """words: what it does, for docstrings and for a shell. more: low, high, above, below (of a number); several (words
+    in a shell); zero (which stands for None there); metavar."""
+    return field(default=default, metadata={"help": words, **more})
+
+
+@final
+@explained
+@dataclass(frozen=True, repr=False)
+class Training:
+    """How a model is fitted, apart from what it is: a value that never changes. The best weights on held-out groups are
+    restored in any case."""
+
+    epochs: int | None = _field(
+        None,
+        f"Passes over the data, at most; none for as many as give about {named('steps')} steps, from 5 to 500.",
+        low=1,
+    )
+    steps: int = _field(12000, f"About so many steps, where {named('epochs')} says nothing.", low=1)
+    rate: float = _field(3e-3, f"The highest learning rate, reached after {named('warmup')}.", above=0)
+    optimiser: Literal["adamw", "adam"] = _field("adamw", "adam is without weight decay, as in the paper.")
+    weight_decay: float = _field(0.01, "Of adamw.", low=0)
+    warmup: float = _field(0.05, "Share of all steps (at most of 1,000) until the highest rate.", low=0, high=1)
+    decay: Literal["plateau", "cosine", "none"] = _field(
+        "plateau",
+        f"Of the rate: plateau keeps it until the validation score has not risen for {named('patience')} epochs, then "
+        "goes back to the best weights and on with a quarter of it, twice; cosine, which plateau means without "
+        "validation, lets it fall to 0; none keeps it.",
+    )
+    average: float = _field(
+        0.0, "Decay of a running mean of the weights, as 0.998, kept in their place; 0 for none.", low=0, below=1
+    )
+    clip: float | None = _field(1.0, "The largest norm of a gradient; none for any.", above=0, zero=True)
+    patience: int | Literal["auto"] | None = _field(
+        "auto",
+        "Epochs without a better validation score before the rate falls or training stops; auto for 5, or those of 100 "
+        "steps; none to run all epochs.",
+        low=1,
+        zero=True,
+    )
+    tokens: int = _field(1024, "Padded cells per batch.", low=1)
+    draws: int | None = _field(
+        None, "Score so many targets per group and step, for very long groups; none for all.", low=1
+    )
+    precision: Literal["float32", "mixed"] = _field("float32", "mixed computes in bfloat16 on a GPU.")
+    device: str = _field("auto", "auto takes a GPU if there is one; or cpu, cuda, ...")
+    jobs: int = _field(
+        1, "How many members of an ensemble are trained side by side, each in a process with one thread.", low=1
+    )
+    checkpoint_seconds: float = _field(
+        30.0, f"How often a checkpoint is written, where {named('checkpoint')} asks for one.", low=0
+    )
+
+    def __post_init__(self) -> None:
+        check(self, "Training: ")
+
+    def __repr__(self) -> str:
+        return f"Training({', '.join(f'{name}={value!r}' for name, value in differing(self).items())})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """As scikit-learn asks for them, so that a grid may have training__rate."""
+        return {one.name: getattr(self, one.name) for one in fields(self)}
+
+    def set_params(self, **options: Any) -> "Training":
+        """Another value: this one stays what it is."""
+        known = described(Training)
+        for name in options:
+            if name not in known:
+                raise DataError(f"Invalid parameter {name!r} for Training. Valid parameters are: {sorted(known)}.")
+        return replace(self, **options)
+
+    def to_json(self) -> dict[str, Any]:
+        return {name: x.item() if hasattr(x, "item") else x for name, x in self.get_params().items()}  # numpy's, plain
+
+    @classmethod
+    def from_json(cls, saved: Any) -> "Training":
+        known = described(cls)
+        if not isinstance(saved, dict) or not set(saved) <= set(known):
+            raise DataError(f"Training options are an object with {', '.join(sorted(known))}.")
+        return cls(**saved)
+
+    def epochs_for(self, batches: int) -> int:
+        return self.epochs if self.epochs is not None else min(max(round(self.steps / max(batches, 1)), 5), 500)
+
+    def patience_for(self, batches: int) -> int | None:
+        return max(5, -(-100 // max(batches, 1))) if self.patience == "auto" else self.patience
+
+    def rate_at(self, step: int, total: int, drops: int | None = None) -> float:
+        """The learning rate of a step, 0 .. total - 1, after so many drops; None where nothing tells of a plateau."""
+        warm = max(round(self.warmup * min(total, 1000)), 1)
+        if step < warm:
+            return self.rate * (step + 1) / warm
+        if self.decay == "none":
+            return self.rate
+        if self.decay == "plateau" and drops is not None:
+            return self.rate * FACTOR**drops
+        return self.rate * 0.5 * (1 + math.cos(math.pi * (step - warm) / max(total - warm, 1)))
+
+
+class _Model:
+    """scikit-learn's nested set_params, where what is nested is a value."""
+
+    training: Training | None
+
+    def set_params(self, **options: Any) -> Any:
+        """training__rate=... takes the place of one option of training."""
+        nested = [name for name in options if name.startswith("training__")]
+        inner = {name.removeprefix("training__"): options.pop(name) for name in nested}
+        super().set_params(**options)  # type: ignore[misc]
+        if inner:
+            self.training = (self.training or Training()).set_params(**inner)
+        return self
+
+
+_FAMILY = (
+    "Of the values: auto chooses by what each column holds; or one name for all columns, or one for each. Names: "
+    f"{', '.join(FAMILIES)}."
+)
+_CONTEXT = "What a row is predicted from: others of its group, or past, what came earlier."
+_TERMS = "What is modelled: item, value or both; none for all that is named."
+_SUPPORT = "distinct rules out items that are in the group already; auto does if none repeats in training."
+_STANDARDISE = "Real values by their mean and spread: global, by item, none, or auto."
+_NEIGHBOURS = "Look only at the so many nearest places, by latitude and longitude as the first two attributes."
+_TRAINING = "How it is fitted: efattn.Training(...)."
+_SEED = "Of everything random."
+_WIDEST, _LARGEST_SEED = 2**16, 2**62
+
+
+@dataclass(eq=False, repr=False)
+class EFAOptions(_Model):
+    """The options of EFA."""
+
+    family: Any = _field("auto", _FAMILY, several=True, metavar="FAMILY")
+    context: Context = _field("others", _CONTEXT)
+    terms: Any = _field(None, _TERMS, several=True, metavar="TERM")
+    layers: int = _field(2, "Layers of attention.", low=1, high=256)
+    heads: int = _field(2, "Heads of each layer.", low=1, high=_WIDEST)
+    width: int = _field(32, f"Of the vectors; a multiple of {named('heads')}.", low=1, high=_WIDEST)
+    feed_forward: int = _field(0, "Width of a block behind each layer; 0 for none.", low=0, high=_WIDEST)
+    norm: Literal["pre", "post"] | None = _field(None, "Layer norm before or behind each layer.")
+    dropout: float | Literal["auto"] = _field(
+        "auto",
+        "Of embeddings and layers; auto for 0.1, and 0.3 for items in fewer than 2,000 training groups.",
+        low=0,
+        below=1,
+    )
+    context_dropout: float = _field(0.0, "Share of the context hidden while training.", low=0, below=1)
+    support: Literal["auto", "all", "distinct"] = _field("auto", _SUPPORT)
+    standardise: Literal["auto", "global", "item", "none"] = _field("auto", _STANDARDISE)
+    lags: int = _field(0, "How many earlier time steps are seen.", low=0, high=10_000)
+    neighbours: int | None = _field(None, _NEIGHBOURS, low=1)
+    max_length: int | None = _field(None, "Cut longer groups into pieces of so many rows.", low=1)
+    gaps: bool | Literal["auto"] = _field(
+        "auto",
+        "Let attention know how much time lies between two rows, by the order column; auto does for items where that "
+        "column holds times, or numbers at uneven steps.",
+    )
+    ensemble: int = _field(
+        1, "How many members, from other start values, whose mixture predicts.", low=1, high=MOST_MEMBERS
+    )
+    seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
+    training: Training | None = _field(Training(), _TRAINING)
+    companions: Any = _field(
+        "auto",
+        "Simple models that predict together with the networks, as much as held-out groups ask for: one of "
+        "efattn.simple or several; auto for a Gaussian of values where it is quickly fitted; none for the networks alone.",
+        several=True,
+        metavar="MODEL",
+    )
+
+
+@dataclass(eq=False, repr=False)
+class LatentFactorOptions(_Model):
+    """The options of LatentFactor."""
+
+    family: Any = _field("auto", _FAMILY, several=True, metavar="FAMILY")
+    context: Context = _field("others", _CONTEXT)
+    terms: Any = _field(None, _TERMS, several=True, metavar="TERM")
+    width: int = _field(32, "Of the vectors.", low=1, high=_WIDEST)
+    intercept: bool = _field(False, "Add a learned vector to the context's.")
+    neighbours: int | None = _field(None, _NEIGHBOURS, low=1)
+    support: Literal["auto", "all", "distinct"] = _field("auto", _SUPPORT)
+    standardise: Literal["auto", "global", "item", "none"] = _field("auto", _STANDARDISE)
+    seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
+    training: Training | None = _field(Training(), _TRAINING)
+
+
+@dataclass(eq=False, repr=False)
+class SimpleModelOptions(_Model):
+    """The options of SimpleModel."""
+
+    model: Any = _field(None, "One of efattn.simple, as simple.ShrunkMean().", metavar="MODEL")
+    family: Any = _field("auto", _FAMILY, several=True, metavar="FAMILY")
+    context: Context = _field("others", _CONTEXT)
+    lags: int = _field(0, "How many earlier time steps are seen.", low=0, high=10_000)
+    support: Literal["auto", "all", "distinct"] = _field("auto", _SUPPORT)
+    standardise: Literal["auto", "global", "item", "none"] = _field("global", _STANDARDISE)
+    seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
+    training: Training | None = _field(Training(), "Of those that are trained, as simple.AdditiveLogit.")
+
+
+def check_model(chosen: Any) -> None:
+    """A DataError for an option of an estimator that cannot be."""
+    check(chosen)
+    if chosen.training is not None and not isinstance(chosen.training, Training):
+        raise DataError(f"training is an efattn.Training(...) or None; found {chosen.training!r}.", option="training")
+    heads = getattr(chosen, "heads", 1)
+    if getattr(chosen, "width", 0) % heads:
+        raise DataError(
+            f"{option('width', chosen.width)} is not a multiple of {option('heads', heads)}. Choose one that is.",
+            option="width",
+        )
+
+
+# what fit is told about the table
+ROLES = (
+    Role("group", "The set or sequence a row belongs to.", several=True),
+    Role("item", "Its category.", several=True),
+    Role("value", "Its numbers.", several=True),
+    Role("attributes", "What else is known about a row.", several=True),
+    Role("order", "Its place in the group; 'row' for the order of the table."),
+    Role("time", f"When a group was, with {named('lags')}."),
+    Role("series", f"Which series a group is of, with {named('lags')}.", several=True),
+    Role("exposure", "Multiplies a rate."),
+    Role("weight", "How much a row counts."),
+    Role("target", "True where a row is predicted, false where it is context only."),
+)
+# and how it goes about it
+FIT = {
+    "missing": "A code such as -1 that stands for a missing value; or several.",
+    "validation": "Held out to stop early by: a share of the groups (with lags: of the times), a table, or none.",
+    "checkpoint": "A folder to keep the state of training in.",
+    "resume": f"Go on from {named('checkpoint')}.",
+    "history": "A file to append a line of JSON to per epoch.",
+    "callbacks": "Called with each epoch's record.",
+    "progress": "A bar; by default on a terminal.",
+    "planned": "Called with what was understood, before training starts.",
+}
+
+
+def fit_words() -> str:
+    """The arguments of fit, a line each, for its docstring."""
+    roles = {role.name: role.help + (" One column or several." if role.several else "") for role in ROLES}
+    return listed({**roles, **FIT})
