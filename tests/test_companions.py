@@ -129,7 +129,10 @@ def test_shares_are_those_that_held_out_groups_like_best():
 
 def test_the_best_shares_maximise_the_mixture():
     rng = np.random.default_rng(0)
-    scores, weight = torch.as_tensor(rng.normal(size=(400, 3)) + [0, 0.5, -0.2]), torch.as_tensor(rng.random(400))
+    scores, weight = (
+        torch.as_tensor(rng.normal(size=(400, 3)) + np.array([0, 0.5, -0.2])),
+        torch.as_tensor(rng.random(400)),
+    )
     share = companions.best_shares(scores, weight)
 
     def value(s):

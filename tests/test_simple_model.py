@@ -1,4 +1,4 @@
-"""What every simple model promises of the rows of a table, as EFA does; and, where the data are, numbers measured before."""
+"""What every simple model promises of the rows of a table, as EFA does; and numbers measured before, where the data are."""
 
 import os
 from functools import partial

@@ -1,4 +1,4 @@
-"""Scikit-learn's shell around a fit: options in the constructor, column roles in `fit`, every question to the fitted value.
+"""Scikit-learn's shell around a fit: options in the constructor, column roles in `fit`, questions to the fitted value.
 
     fit:  table -> blueprint -> networks, trained -> companions and their shares -> Fitted
 
@@ -17,7 +17,7 @@ from sklearn.exceptions import NotFittedError
 
 from efattn import inference
 from efattn.data import Roles, Schema, Table
-from efattn.errors import DataError, option
+from efattn.errors import DataError, named, option
 from efattn.estimators import companions, growing, members, saving
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
@@ -165,8 +165,8 @@ class GroupEstimator(BaseEstimator, ABC):
             return self._take(blueprint, *trained, companions=beside)
 
     def score(self, table: Any, y: None = None, *, member: int | None = None) -> float:
-        """Total log-likelihood of the scored rows over their number, both weighted where rows have weights: nats per row,
-        in the table's units."""
+        """Total log-likelihood of the scored rows over their number, both weighted where rows have weights: nats per
+        row, in the table's units."""
         return float(self.scores(table, member=member)["mean_log_likelihood"])
 
     def scores(self, table: Any, *, member: int | None = None) -> dict[str, Any]:
@@ -350,7 +350,7 @@ def _list(callbacks: Any) -> list[Callable[[Record], object]]:
     several = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [None]
     if not all(callable(one) for one in several):
         raise DataError(
-            f"{option('callbacks')} is a function of each epoch's record, or several; found {callbacks!r}.",
+            f"{named('callbacks')} is a function of each epoch's record, or several; found {callbacks!r}.",
             option="callbacks",
         )
     return several

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from efattn.errors import DataError, EfattnError, Note, option
+from efattn.errors import DataError, EfattnError, Note, named, option
 from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion, Part, mixture
 from efattn.models import Conditionals, Model
@@ -40,7 +40,7 @@ def check(asked: Any) -> None:
     for one in several:
         if not isinstance(one, Recipe):
             raise DataError(
-                f"{option('companions')} is 'auto', None, a simple model such as efattn.simple.ShrunkMean(), or several "
+                f"{named('companions')} is 'auto', None, a simple model such as efattn.simple.ShrunkMean(), or several "
                 f"in a list; found {one!r}.",
                 option="companions",
             )
@@ -49,8 +49,8 @@ def check(asked: Any) -> None:
 def fitted_companions(
     asked: Any, blueprint: Blueprint, context: Context, options: Training, seed: int, stages: "Stages | None" = None
 ) -> dict[str, list[tuple[Recipe, Conditionals]]]:
-    """By term, those asked for. With "auto" they are no more than an offer, so that a table which one cannot be fitted to
-    has none."""
+    """By term, those asked for. With "auto" they are no more than an offer, so that a table which one cannot be fitted
+    to has none."""
     auto = isinstance(asked, str)
     recipes = (
         _offers(blueprint) if auto else [] if asked is None else asked if isinstance(asked, list | tuple) else [asked]
@@ -101,8 +101,8 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
     kind, roles = type(recipe).__name__, blueprint.schema.roles
     if recipe.models not in blueprint.terms:
         raise DataError(
-            f"{kind} is a model of {recipe.models}s, and only the {blueprint.terms[0]} term is modelled. Choose another, "
-            f"or other {option('terms')}",
+            f"{kind} is a model of {recipe.models}s, and only the {blueprint.terms[0]} term is modelled. Choose "
+            f"another, or other {option('terms')}",
             option="companions",
         )
     if recipe.models == "value" and roles.exposure is not None:

@@ -1,8 +1,8 @@
 """A model that `save` wrote, ready to be asked.
 
 Reading builds the network without memory of its own and takes the file's tensors only where names and shapes agree,
-so that what a file claims about itself cannot cost more than the file is large. All that a file says is checked here, so
-that a model which loads can be asked anything.
+so that what a file claims about itself cannot cost more than the file is large. All that a file says is checked here,
+so that a model which loads can be asked anything.
 """
 
 from collections.abc import Mapping

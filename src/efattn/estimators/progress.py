@@ -1,4 +1,4 @@
-"""How far a fit is: a bar on a terminal or in a notebook, a line per stage elsewhere. And the lines of a history file."""
+"""How far a fit is: a bar on a terminal or in a notebook, a line per stage elsewhere. And lines of a history file."""
 
 import json
 import logging

@@ -1,4 +1,4 @@
-"""A fitted model as one immutable value: what was learnt about the table, the networks, and the simple models beside them.
+"""A fitted model as one immutable value: what was learnt about the table, the networks, the simple models beside them.
 
     p(y) = sum_k s_k p_k(y)          over the members (networks of an ensemble) and the companions (simple models)
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups, Schema, Vocabulary
-from efattn.errors import DataError, Note, option
+from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
 from efattn.models import Conditionals, Model, Scores
 from efattn.simple import Recipe
@@ -49,9 +49,9 @@ class Part(NamedTuple):
 @dataclass(frozen=True, eq=False)
 class Fitted:
     """estimator, parameters: what made it; family: of the value columns, in the table's units; support: "all" or
-    "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term, the
-    mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; frames: the kind
-    of frame that it was fitted to."""
+    "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term,
+    the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; frames: the
+    kind of frame that it was fitted to."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -94,7 +94,7 @@ class Fitted:
         known = len(self.members)
         if not isinstance(number, Integral) or isinstance(number, bool) or not 0 <= number < known:
             there = f"0 to {known - 1}" if known > 1 else "0 alone: this is no ensemble"
-            raise DataError(f"{option('member')} is the number of one, {there}; found {number!r}.", option="member")
+            raise DataError(f"{named('member')} is the number of one, {there}; found {number!r}.", option="member")
         return self.members[number]
 
     def parts(self, name: str, member: int | None = None) -> tuple[Part, ...]:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups, Table
-from efattn.errors import DataError, option
+from efattn.errors import DataError, named
 from efattn.families import Product
 from efattn.inference import frames, mixture
 from efattn.inference.asking import Tell, announce, encoded
@@ -28,7 +28,7 @@ def predict(
     """Each table with <value>_mean, _sd, _lower and _upper beside it; of a model of items alone, <item>_mode and its
     probability. A column of the user's is never replaced: underscores are put behind the new one's name."""
     if interval is not None and (isinstance(interval, bool) or not isinstance(interval, Real) or not 0 < interval < 1):
-        wanted = f"{option('interval')} is a probability between 0 and 1, or None"
+        wanted = f"{named('interval')} is a probability between 0 and 1, or None"
         raise DataError(f"{wanted}; found {interval!r}.", option="interval")
     kind = "item" if fitted.terms == ("item",) else "value"
     parts = fitted.parts_of(kind, "predict", member)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups, Table
-from efattn.errors import DataError, option
+from efattn.errors import DataError, named
 from efattn.inference import frames
 from efattn.inference.asking import Tell, announce, encoded
 from efattn.inference.fitted import Fitted, Part, batch_tokens
@@ -43,7 +43,7 @@ def recommend(
 
 def check_count(k: Any) -> None:
     if not isinstance(k, Integral) or isinstance(k, bool) or k < 1:
-        raise DataError(f"{option('k')} is how many to give, a whole number >= 1; found {k!r}.", option="k")
+        raise DataError(f"{named('k')} is how many to give, a whole number >= 1; found {k!r}.", option="k")
 
 
 @torch.no_grad()

@@ -32,8 +32,8 @@ class Rows(NamedTuple):
 def score(
     fitted: Fitted, tables: Iterable[Table], *, member: int | None = None, tell: Tell = announce
 ) -> dict[str, Any]:
-    """mean_log_likelihood: the weighted total over the scored rows by their weight, and per term; observations, how many
-    rows are scored, and how many items are unknown."""
+    """mean_log_likelihood: the weighted total over the scored rows by their weight, and per term; observations, how
+    many rows are scored, and how many items are unknown."""
     observations, scored, unknown, weighed = 0, 0, 0, 0.0
     sums, weights = dict.fromkeys(fitted.names, 0.0), dict.fromkeys(fitted.names, 0.0)
     for asked, terms in _each(fitted, tables, member, tell):

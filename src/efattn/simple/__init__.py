@@ -3,10 +3,13 @@
 values   ItemMean, ShrunkMean, GaussianConditional, RidgePerItem, LassoPerItem, InverseDistance, Kriging, Persistence
 items    Popularity, MarkovChain, AdditiveLogit
 
-Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict together
-with the networks.
+Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict
+together with the networks.
 """
 
+from difflib import get_close_matches
+
+from efattn.errors import DataError
 from efattn.simple.base import DirectlyFitted, MeanAndVariance, Recipe, Setting
 from efattn.simple.effects import ItemMean, ShrunkMean
 from efattn.simple.gaussian import GaussianConditional, Kriging
@@ -27,5 +30,18 @@ RECIPES: tuple[type[Recipe], ...] = (
     AdditiveLogit,
 )
 
+
+def named(word: str) -> Recipe:
+    """A simple model with its defaults, by its name: "ShrunkMean", "shrunk_mean" or "shrunk mean"."""
+    plain = {recipe.__name__.lower(): recipe for recipe in RECIPES}
+    key = str(word).lower().replace("_", "").replace("-", "").replace(" ", "")
+    if key in plain:
+        return plain[key]()
+    near = get_close_matches(key, plain, n=1)
+    known = ", ".join(recipe.__name__ for recipe in RECIPES)
+    hint = f"Did you mean {plain[near[0]].__name__}?" if near else f"There are {known}."
+    raise DataError(f"There is no simple model {word!r}. {hint}", option="companions")
+
+
 __all__ = [*(recipe.__name__ for recipe in RECIPES), "RECIPES"]
-__all__ += ["DirectlyFitted", "MeanAndVariance", "Recipe", "Setting"]
+__all__ += ["DirectlyFitted", "MeanAndVariance", "Recipe", "Setting", "named"]

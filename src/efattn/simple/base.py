@@ -3,8 +3,8 @@
     recipe (options only)  --build(setting)-->  model  --fit(groups, held)-->  f of each row  ->  family  ->  log p
 
 A recipe is a value: it can be printed, compared and kept in a file. What it builds is a model like any other
-(`Conditionals`), scored on the same rows under the same families; most are fitted in closed form or by search. All of it
-is in double precision.
+(`Conditionals`), scored on the same rows under the same families; most are fitted in closed form or by search. All of
+it is in double precision.
 """
 
 from abc import ABC, abstractmethod
@@ -99,8 +99,8 @@ class DirectlyFitted(Conditionals):
 
 
 class MeanAndVariance(DirectlyFitted):
-    """Of one value column, which the family turns into its own outputs. Every one has a buffer `mean` (items + 1,) of the
-    items' own means, the last overall, and `marginal_fit`, the family's fit without any context."""
+    """Of one value column, which the family turns into its own outputs. Every one has a buffer `mean` (items + 1,) of
+    the items' own means, the last overall, and `marginal_fit`, the family's fit without any context."""
 
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting.family, setting.context)

@@ -78,7 +78,7 @@ def item_variances(rest: np.ndarray, item: np.ndarray, items: int) -> np.ndarray
 @final
 @dataclass(frozen=True)
 class ItemMean(Recipe):
-    """The mean and the variance of each item's values, whatever the context; the overall one for an item without any."""
+    """The mean and variance of each item's values, whatever the context; the overall ones for an item without any."""
 
     models = "value"
 

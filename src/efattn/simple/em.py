@@ -55,8 +55,8 @@ def fit(
     tolerance: float = 1e-5,
     end: float = math.inf,
 ) -> Normal:
-    """strength: k; start: where to begin; stops when the objective per row moves by less than the tolerance, or when the
-    clock (time.monotonic) is past `end`."""
+    """strength: k; start: where to begin; stops when the objective per row moves by less than the tolerance, or when
+    the clock (time.monotonic) is past `end`."""
     mean, sigma, trace = start.mean, start.covariance, list[float]()
     for _ in range(rounds):
         value, total, outer = _expect(rows, mean, sigma)
