@@ -237,14 +237,18 @@ def understood(plan: "Plan") -> dict[str, Any]:
     found |= {"items": plan.items, "item": list(roles.of("item")), "terms": list(plan.terms)}
     found["held_out_groups"] = 0 if plan.held is None else len(plan.held)
     found["families"], found["missing"] = {}, {}
-    why = {note.split("'")[1]: note.rsplit(" (", 1)[1][:-2] for note in groups.notes if note.startswith("Family of '")}
+    why = {
+        note.split("'")[1]: note.rsplit(" (", 1)[1][:-2]
+        for note in map(str, groups.notes)
+        if note.startswith("Family of '")
+    }
     for part, _, columns in plan.family.slices() if plan.family is not None else ():
         names = roles.of("value")[columns]
         found["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0], "as asked")}
     if groups.value is not None:
         absent = np.isnan(groups.value).sum(0)
         found["missing"] = {name: int(n) for name, n in zip(roles.of("value"), absent, strict=True)}
-    found["notes"] = [note for note in groups.notes if not note.startswith("Family of '")]
+    found["notes"] = [note for note in map(str, groups.notes) if not note.startswith("Family of '")]
     return found
 
 

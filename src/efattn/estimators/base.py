@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from efattn.data import Groups, Roles, Schema, Table
-from efattn.errors import DataError
+from efattn.errors import DataError, Note
 from efattn.estimators import families as choosing
 from efattn.estimators import members, saving, words
 from efattn.estimators.plan import Plan, chosen_support, flat, named_terms, whole
@@ -255,12 +255,13 @@ class GroupEstimator(BaseEstimator, ABC):
         schema, groups = Schema.fit_encode(table, roles, **self._sizes())
         terms = named_terms(self.terms, roles, len(schema.vocabulary or ()), groups.notes)
         if schema.clock is not None:
-            groups.notes.append(f"Column {roles.order!r} says when rows were: attention knows the time between them.")
+            said = f"Column {roles.order!r} says when rows were: attention knows the time between them."
+            groups.notes.append(Note("times", said, column=roles.order))
         family = None
         if "value" in terms:
             assert groups.value is not None
             family, notes = choosing.choose(groups.value, roles.of("value"), self.family)
-            groups.notes.extend(notes)
+            groups.notes.extend(Note("family", note) for note in notes)
             family.check(groups.value, roles.of("value"), groups.label)
             if roles.exposure is not None and not family.exposures:
                 raise DataError(
@@ -272,9 +273,10 @@ class GroupEstimator(BaseEstimator, ABC):
         if "item" in terms:
             plan.support = chosen_support(self.support, groups, plan.held, groups.notes)
             if plan.support == "distinct" and len(groups.rows) == len(groups) * plan.items and len(terms) > 1:
-                groups.notes.append("Every group has every item, so that items tell nothing: terms='value' is faster.")
+                said = "Every group has every item, so that items tell nothing: terms='value' is faster."
+                groups.notes.append(Note("every item", said))
         for note in groups.notes:
-            log.info(note)
+            log.info(str(note))
         return plan
 
     def _split(self, plan: Plan, validation: Any, standardiser: bool = True) -> Plan:
@@ -323,7 +325,7 @@ class GroupEstimator(BaseEstimator, ABC):
         self, plan: Plan, models: Sequence[Model], history: Sequence[Record] = (), interrupted: bool = False
     ) -> Any:
         self.schema_, self.family_, self.support_, self.terms_ = plan.schema, plan.family, plan.support, plan.terms
-        self.longest_, self.notes_ = plan.longest, list(plan.groups.notes)
+        self.longest_, self.notes_ = plan.longest, [str(note) for note in plan.groups.notes]
         self.sizes_ = {"rows": len(plan.groups.rows), "groups": len(plan.groups)}
         self.members_, self.history_, self.interrupted_ = tuple(models), list(history), interrupted
         self.beside_ = plan.beside
@@ -362,7 +364,7 @@ class GroupEstimator(BaseEstimator, ABC):
 
     def _told(self, groups: Groups) -> Groups:
         for note in groups.notes:
-            log.info(note)
+            log.info(str(note))
         return groups
 
     @property

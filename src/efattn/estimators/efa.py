@@ -119,7 +119,7 @@ class EFA(GroupEstimator):
     def _value_term(self, plan: Plan) -> Term:
         assert plan.family is not None
         family, roles, half = plan.family, plan.schema.roles, max(self.width // 2, 1)
-        attributes = len(roles.of("attributes"))
+        attributes = len(plan.schema.attribute_names)
         embedding = Embedding(
             ValueMLP(family.columns, self.width, half),
             item=ItemVectors(plan.items, half) if plan.items else None,

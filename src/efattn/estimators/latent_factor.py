@@ -62,7 +62,7 @@ class LatentFactor(GroupEstimator):
         assert plan.family is not None
         if plan.family.columns > 1:
             raise DataError("A latent factor model has one value column; EFA takes several.")
-        attributes = len(plan.schema.roles.of("attributes"))
+        attributes = len(plan.schema.attribute_names)
         if plan.items and not attributes:
             found[plan.value_name] = LatentValues(plan.items, self.width, plan.family, **options)
         elif attributes:

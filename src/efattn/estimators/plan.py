@@ -4,15 +4,10 @@ from dataclasses import dataclass, field
 from numbers import Integral
 from typing import Any, Literal
 
-import numpy as np
-import torch
-
 from efattn.data import Batch, Groups, Roles, Schema
 from efattn.errors import DataError
 from efattn.families import Product
 from efattn.models.offset import Alone
-
-START_ROWS = 1_000_000
 
 
 @dataclass
@@ -49,7 +44,7 @@ class Plan:
         return "distinct" if self.support == "distinct" else "all"
 
 
-def named_terms(asked: Any, roles: Roles, items: int, notes: list[str]) -> tuple[str, ...]:
+def named_terms(asked: Any, roles: Roles, items: int, notes: list[Any]) -> tuple[str, ...]:
     """Which of "item" and "value" are modelled; what there is no choice about is left out with a note."""
     known = tuple(role for role in ("item", "value") if roles.of(role))
     chosen = known if asked is None else (asked,) if isinstance(asked, str) else tuple(asked)
@@ -69,7 +64,7 @@ def named_terms(asked: Any, roles: Roles, items: int, notes: list[str]) -> tuple
     return tuple(term for term in known if term in chosen)
 
 
-def chosen_support(asked: str, groups: Groups, held: Groups | None, notes: list[str]) -> str:
+def chosen_support(asked: str, groups: Groups, held: Groups | None, notes: list[Any]) -> str:
     """Of an item term: "distinct" where asked for, or where nothing repeats."""
     if asked == "all":
         return "all"
@@ -88,24 +83,7 @@ def chosen_support(asked: str, groups: Groups, held: Groups | None, notes: list[
 
 def flat(groups: Groups) -> Batch:
     """All rows as one group: for what does not depend on context."""
-    step = max(1, -(-len(groups.rows) // START_ROWS))
-
-    def column(x: np.ndarray | None, dtype: torch.dtype) -> Any:
-        return None if x is None else torch.as_tensor(np.ascontiguousarray(x[::step])).to(dtype)[None]
-
-    value, target = column(groups.value, torch.float32), column(groups.target, torch.bool)
-    exists = torch.ones(1, len(groups.rows[::step]), dtype=torch.bool)
-    return Batch(
-        length=exists.shape[1],
-        exists=exists,
-        target=exists if target is None else target,
-        item=column(groups.item, torch.long),
-        value=None if value is None else value.nan_to_num(0.0),
-        observed=None if value is None else ~value.isnan(),
-        attributes=column(groups.attributes, torch.float64),
-        weight=column(groups.weight, torch.float32),
-        exposure=column(groups.exposure, torch.float32),
-    )
+    return groups.flat()
 
 
 def whole(number: Any, low: int) -> bool:

@@ -74,7 +74,7 @@ class _Notes:
     """What was noted about the pieces. Of several, only what holds for any part of a table; each kind once."""
 
     tell: Tell
-    heard: list[list[str]] = field(default_factory=list)
+    heard: list[list[Any]] = field(default_factory=list)
 
     def hear(self, groups: Groups) -> None:
         self.heard.append(groups.notes)
@@ -82,10 +82,10 @@ class _Notes:
     def close(self) -> None:
         if len(self.heard) == 1:
             for note in self.heard[0]:
-                self.tell(note)
+                self.tell(str(note))
             return
         for kind in ("There is no column", "No item", "Unknown items", "Ties"):
-            first = next((note for notes in self.heard for note in notes if note.startswith(kind)), None)
+            first = next((note for notes in self.heard for note in notes if str(note).startswith(kind)), None)
             if first is not None:
                 self.tell(f"In one of {len(self.heard)} pieces, perhaps in others: {first}")
 
