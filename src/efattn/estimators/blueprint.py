@@ -70,7 +70,7 @@ class Blueprint:
         """What a simple model of the item or the value term is built for."""
         roles = self.schema.roles
         support: ItemSupport = self.support if kind == "item" else "all"
-        attributes, lags = len(roles.of("attributes")), self.schema.lags
+        attributes, lags = len(self.schema.attribute_names), self.schema.lags
         return Setting(self.family_of(kind), self.items, context, support, lags, attributes, roles.ordered)
 
     def noted(self, *notes: Note) -> "Blueprint":

@@ -48,7 +48,7 @@ class EFA(EFAOptions, GroupEstimator):  # type: ignore[misc]
 
     def _value_term(self, blueprint: Blueprint) -> Term:
         family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
-        attributes = len(roles.of("attributes"))
+        attributes = len(blueprint.schema.attribute_names)
         embedding = Embedding(
             ValueMLP(family.columns, self.width, half),
             item=ItemVectors(blueprint.items, half) if blueprint.items else None,

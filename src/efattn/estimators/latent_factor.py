@@ -31,7 +31,7 @@ class LatentFactor(LatentFactorOptions, GroupEstimator):  # type: ignore[misc]
             return found
         if blueprint.inside_family.columns > 1:
             raise DataError("A latent factor model has one value column; EFA takes several.")
-        attributes = len(blueprint.schema.roles.of("attributes"))
+        attributes = len(blueprint.schema.attribute_names)
         if blueprint.items and not attributes:
             found[blueprint.value_name] = LatentValues(blueprint.items, self.width, blueprint.inside_family, **options)
         elif attributes:

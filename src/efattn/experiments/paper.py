@@ -61,7 +61,7 @@ class PaperEFA(GroupEstimator):
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         if "item" in blueprint.terms:
             return {"item": self._items(blueprint)}
-        attributes = len(blueprint.schema.roles.of("attributes"))
+        attributes = len(blueprint.schema.attribute_names)
         return {blueprint.value_name: self._places(blueprint, attributes) if attributes else self._values(blueprint)}
 
     def _items(self, blueprint: Blueprint) -> Term:
