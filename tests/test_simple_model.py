@@ -1,4 +1,4 @@
-"""What every simple model promises of the rows of a table, as EFA does; and numbers measured before, where the data are."""
+"""What every simple model promises of the rows of a table, as EFA does; and, on real data, numbers measured before."""
 
 import os
 from functools import partial

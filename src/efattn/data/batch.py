@@ -49,8 +49,7 @@ LAYOUT = {
 @dataclass(frozen=True)
 class Batch:
     """As LAYOUT has them. when: the time of each position in double precision; cut: items of a group beyond the longest
-    length, -1 for none, which count for distinct support; rows: the table's row, -1 for padding; offset: what is added
-    to a network's outputs, where it is known beforehand."""
+    length, -1 for none, which count for distinct support; rows: the table's row, -1 for padding."""
 
     length: int
     exists: Tensor

@@ -347,7 +347,9 @@ def _conclude(fitted: Fitted, notes: Sequence[Any], stages: Stages) -> None:
 
 
 def _list(callbacks: Any) -> list[Callable[[Record], object]]:
-    several = [callbacks] if callable(callbacks) else list(callbacks) if isinstance(callbacks, Iterable) else [None]
+    several: list[Any] = (
+        [callbacks] if callable(callbacks) else [*callbacks] if isinstance(callbacks, Iterable) else [None]
+    )
     if not all(callable(one) for one in several):
         raise DataError(
             f"{named('callbacks')} is a function of each epoch's record, or several; found {callbacks!r}.",

@@ -19,7 +19,7 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):  # type: ignore[misc]
     """One of efattn.simple, fitted to a table. Fits take every row alike, whatever its weight; scores do not."""
 
     @property
-    def terms(self) -> Any:  # type: ignore[override]
+    def terms(self) -> Any:
         """What it models."""
         return self.model.models
 

@@ -22,7 +22,7 @@ def of_kind(made: Any, kind: str) -> Any:
     if kind == "polars":
         return made
     try:
-        return nw.from_arrow(made.to_arrow(), backend=kind).to_native()
+        return nw.from_arrow(made.to_arrow(), backend=kind).to_native()  # type: ignore[arg-type]
     except (ImportError, ModuleNotFoundError, ValueError):
         return made
 

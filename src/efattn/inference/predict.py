@@ -76,8 +76,8 @@ def expected(
             for c, name in enumerate(names):
                 put(columns[f"{name}_{kind}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
         _put_levels(fitted, columns, batch, members, shares, rows)
-    for name, values in columns.items():
-        refuse_nan(values, np.ones(rows, bool), groups, name)
+    for name, column in columns.items():
+        refuse_nan(column, np.ones(rows, bool), groups, name)
     return columns
 
 

@@ -78,28 +78,9 @@ def first_items(parts: Sequence[Part], k: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _one_more(part: Part, batch: Batch) -> Tensor:
-    """f (batch, size) of a position after the last of each group."""
-    assert batch.item is not None
-    assert batch.position is not None
-    term, n = part.model, batch.length
-
-    def wider(x: Tensor | None, fill: Any) -> Tensor | None:
-        if x is None:
-            return None
-        column = x.new_full((len(x), 1, *x.shape[2:]), 0)
-        column[:] = fill
-        return torch.cat((x[:, :n], column, x[:, n:]), 1)
-
-    count = batch.exists[:, :n].sum(1)
-    position = wider(batch.position, 0)
-    assert position is not None
-    position[:, n] = count
-    changes = {"item": wider(batch.item, term.family.size), "exists": wider(batch.exists, True), "position": position}
-    changes |= {"value": wider(batch.value, 0), "observed": wider(batch.observed, False), "lag": wider(batch.lag, 0)}
-    changes |= {"attributes": wider(batch.attributes, 0), "target": wider(batch.target, False)}
-    changes["when"] = wider(batch.when, _soon(term, batch))
-    longer = batch.replace(length=n + 1, weight=None, exposure=None, **changes)
-    return part.outputs(longer, torch.full((len(count), 1), n))[:, 0]
+    """f (batch, size) of a position after the last of each group, whose own item nobody knows."""
+    longer = batch.with_one_more(item=part.model.family.size, when=_soon(part.model, batch))
+    return part.outputs(longer, torch.full((len(batch.exists), 1), batch.length))[:, 0]
 
 
 def _soon(term: Conditionals, batch: Batch) -> Tensor | float:

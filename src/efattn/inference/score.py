@@ -46,9 +46,9 @@ def score(
         unknown += unknown_items(asked.groups)
     if not scored:
         raise DataError("No row of this table can be scored: every target is missing, unknown or of weight 0.")
-    terms = {name: sums[name] / weights[name] if weights[name] else None for name in sums}
+    means = {name: sums[name] / weights[name] if weights[name] else None for name in sums}
     counts = {"observations": observations, "scored": scored, "unknown": unknown}
-    return {"mean_log_likelihood": sum(sums.values()) / float(weighed), "terms": terms, **counts}
+    return {"mean_log_likelihood": sum(sums.values()) / float(weighed), "terms": means, **counts}
 
 
 def log_likelihood(

@@ -30,7 +30,7 @@ def similar(fitted: Fitted, item: Any, k: int = 10, *, member: int = 0, kind: st
 
 
 def embeddings(fitted: Fitted, which: str = "item", *, member: int = 0, kind: str | None = None) -> Any:
-    """One row per item with its vector: "item", what it contributes as context, or "centre", what it is predicted with."""
+    """One row per item with its vector: "item", as context, or "centre", what it is predicted with."""
     vocabulary = fitted.vocabulary
     if which not in ("item", "centre"):
         raise DataError(f"embeddings are of 'item' or 'centre'; found {which!r}.", option="which")
