@@ -165,7 +165,7 @@ def test_attention_has_labels_and_rows_that_sum_to_one(name):
 
 
 def test_attention_is_refused_where_there_is_none():
-    with pytest.raises(DataError, match="no attention"):
+    with pytest.raises(DataError, match="Only an EFA has attention"):
         fitted("latent")[0].attention(TABLE.head(1))
     long = TABLE.filter(pl.len().over("user") > 3)
     with pytest.raises(DataError, match="max_length"):

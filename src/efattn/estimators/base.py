@@ -189,8 +189,8 @@ class GroupEstimator(BaseEstimator, ABC):
     def recommend(self, histories: Any = None, k: int = 10, *, member: int | None = None) -> Any:
         """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
         row per group and rank. Without histories, those of an empty one."""
-        tables = None if histories is None else [Table.read(histories)]
-        (answer,) = inference.recommend(self._fitted(), tables, k, member=member)
+        fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
+        (answer,) = inference.recommend(fitted, tables, k, member=member)
         return answer
 
     def similar(self, item: Any, k: int = 10, *, member: int = 0) -> Any:
@@ -347,15 +347,13 @@ def _conclude(fitted: Fitted, notes: Sequence[Any], stages: Stages) -> None:
 
 
 def _list(callbacks: Any) -> list[Callable[[Record], object]]:
-    several: list[Any] = (
-        [callbacks] if callable(callbacks) else [*callbacks] if isinstance(callbacks, Iterable) else [None]
-    )
-    if not all(callable(one) for one in several):
+    several = [callbacks] if callable(callbacks) else callbacks
+    if not isinstance(several, Sequence) or not all(callable(one) for one in several):
         raise DataError(
             f"{named('callbacks')} is a function of each epoch's record, or several; found {callbacks!r}.",
             option="callbacks",
         )
-    return several
+    return list(several)
 
 
 def _tuple(names: Any) -> tuple[str, ...]:

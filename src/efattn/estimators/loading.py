@@ -175,7 +175,10 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
             mine[name] = torch.zeros(x.shape, dtype=x.dtype)
         if name not in mine or mine[name].shape != x.shape or mine[name].dtype != x.dtype:
             raise DataError(f"its tensor {name!r} is missing or of another shape")
-    module.load_state_dict({name: mine[name] for name in module.state_dict()}, assign=True)
+    extra = sorted(mine.keys() - module.state_dict().keys())
+    if extra:
+        raise DataError(f"its tensor {extra[0]!r} belongs to nothing")
+    module.load_state_dict(mine, assign=True)
 
 
 class _Uninitialised(TorchFunctionMode):
