@@ -90,6 +90,20 @@ def test_a_family_at_its_origin_is_the_same_for_what_is_left_of_the_values(famil
         torch.testing.assert_close(here.quantile(f, 0.3) + origin, family.quantile(f, 0.3))
 
 
+@over(ORDERED)
+def test_a_column_on_its_own_has_the_moments_and_the_cdf_it_has_among_others(family):
+    f = points(family, n=20)
+    y = family.sample(f, torch.Generator().manual_seed(1))
+    everything = [x.reshape(20, family.columns) for x in (y, family.mean(f), family.variance(f), family.cdf(f, y))]
+    for c in range(family.columns):
+        one, mine = family.column(f, c)
+        values, mean, variance, cdf = (x[:, c] for x in everything)
+        assert one.scalar
+        torch.testing.assert_close(one.mean(mine), mean)
+        torch.testing.assert_close(one.variance(mine), variance)
+        torch.testing.assert_close(one.cdf(mine, values), cdf)
+
+
 @over(ALL)
 def test_levels_have_probabilities_or_there_are_none(family):
     f = points(family)

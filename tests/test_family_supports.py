@@ -133,11 +133,16 @@ def test_columns_are_named_each_with_its_own_family():
     family.check(y[:1])
 
 
-def test_integers_and_booleans_are_values():
+def test_integers_booleans_and_single_precision_are_values():
     families.Bernoulli().check(np.array([True, False]))
     families.Bernoulli().check(torch.tensor([True, False]))
     families.Poisson().check(np.arange(5, dtype=np.uint8))
     families.Gaussian().check(torch.arange(3))
+    for kind in families.FAMILIES:
+        for family in kind.examples():
+            y = family.sample(torch.zeros(5, family.size))
+            family.check(y.numpy())  # in single precision, as batches have them
+            family.check(y.double().numpy())
 
 
 def test_names_are_forgiving_and_a_wrong_one_suggests_the_nearest():

@@ -137,6 +137,10 @@ class Family(ABC):
     def quantile(self, f: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         """The smallest y with cdf >= p, for each column on its own."""
 
+    def column(self, f: torch.Tensor, number: int) -> "tuple[Family, torch.Tensor]":
+        """One of its columns on its own: a family of one column, and its outputs."""
+        return self, f
+
     @abstractmethod
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         """The one f (size,), float64, that fits all of y best: where training starts. NaN is missing."""

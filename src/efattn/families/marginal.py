@@ -2,12 +2,14 @@
 
     start = argmax_f  sum_i w_i log p(y_i | f)
 
-In closed form where there is one; otherwise by damped Newton steps from the moments. For an exponential family the
+In closed form where there is one; otherwise by scipy's L-BFGS-B from the moments. For an exponential family the
 objective needs the data only through the mean of t(y).
 """
 
 from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import torch
 
 from efattn.families.base import ExponentialFamily
@@ -54,31 +56,19 @@ def by_statistics(
     return maximise(objective, f)
 
 
-def maximise(objective: Callable[[torch.Tensor], torch.Tensor], f: torch.Tensor, steps: int = 60) -> torch.Tensor:
-    """Damped Newton ascent; the outputs after the first, log dispersions, stay within the limit."""
-    identity = torch.eye(len(f), dtype=f.dtype, device=f.device)
-    f, damping = f.detach(), 1e-9
-    for _ in range(steps):
-        value, gradient, hessian = _derivatives(objective, f)
-        if gradient.abs().max() < 1e-12 or damping > 1e9:
-            break
-        convexity = torch.linalg.eigvalsh(hessian).max().clamp_min(0)
-        step = torch.linalg.solve((damping + 2 * convexity) * identity - hessian, gradient)
-        trial = f + step.clamp(-2, 2)
-        trial = torch.cat([trial[:1], trial[1:].clamp(-LIMIT, LIMIT)])
-        if objective(trial) >= value:
-            f, damping = trial, damping / 10
-        else:
-            damping = max(damping, 1e-6) * 10
-    return f
+def maximise(objective: Callable[[torch.Tensor], torch.Tensor], f: torch.Tensor) -> torch.Tensor:
+    """The best f from a first guess on; the outputs after the first, log dispersions, stay within the limit."""
+    from scipy.optimize import minimize
 
+    def loss(x: np.ndarray) -> tuple[float, np.ndarray]:
+        with torch.enable_grad():
+            point = torch.as_tensor(x, dtype=f.dtype, device=f.device).requires_grad_()
+            value = -objective(point)
+            (gradient,) = torch.autograd.grad(value, point)
+        return value.item(), gradient.cpu().double().numpy()
 
-def _derivatives(
-    objective: Callable[[torch.Tensor], torch.Tensor], f: torch.Tensor
-) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    with torch.enable_grad():
-        point = f.clone().requires_grad_()
-        value = objective(point)
-        (gradient,) = torch.autograd.grad(value, point, create_graph=True)
-        rows = [torch.autograd.grad(g, point, retain_graph=True)[0] for g in gradient]
-    return value.detach(), gradient.detach(), torch.stack(rows)
+    guess = torch.cat([f[:1], f[1:].clamp(-LIMIT, LIMIT)]).detach()
+    inside: list[tuple[float | None, float | None]] = [(None, None), *[(-LIMIT, LIMIT)] * (len(f) - 1)]
+    exactly: dict[str, Any] = {"options": {"ftol": 0.0, "gtol": 1e-12}}
+    found = minimize(loss, guess.cpu().numpy(), method="L-BFGS-B", jac=True, bounds=inside, **exactly)
+    return torch.as_tensor(found.x, dtype=f.dtype, device=f.device)

@@ -13,8 +13,9 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 import torch
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import ExponentialFamily, Family, ScipyFamily, to_numpy
 from efattn.families.dispersion import check_choice, check_whole
+from efattn.families.gaussian import Gaussian
 from efattn.families.marginal import average, observed
 from efattn.families.stable import LOG_2_PI, bounded, precisely, unbounded
 from efattn.families.supports import DOUBLE, Columns, RealLine
@@ -102,6 +103,10 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
         from scipy import stats
 
         return stats.norm(to_numpy(self.mean(f)), to_numpy(self.variance(f.double()).sqrt()))
+
+    def column(self, f: torch.Tensor, number: int) -> tuple[Family, torch.Tensor]:
+        one = Gaussian(variance="predicted")
+        return one, one.from_moments(self.mean(f)[..., number], self.variance(f)[..., number], f)
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         d = self.columns

@@ -127,6 +127,10 @@ class Product(Family):
         quantiles = [part.quantile(f[..., o], _of(part, levels[..., c])) for part, o, c in self.slices()]
         return torch.cat([_to(part, q) for part, q in zip(self.parts, quantiles, strict=True)], -1)
 
+    def column(self, f: torch.Tensor, number: int) -> tuple[Family, torch.Tensor]:
+        part, outputs, columns = next(x for x in self.slices() if number < x[2].stop)
+        return part.column(f[..., outputs], number - columns.start)
+
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         return torch.cat([part.start(_of(part, y[..., c]), weight) for part, _, c in self.slices()])
 

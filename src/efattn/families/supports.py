@@ -205,4 +205,4 @@ def _array(y: torch.Tensor | np.ndarray) -> np.ndarray:
         y = y.detach().cpu()
         return (y.double() if y.is_floating_point() else y.long()).numpy()
     values = np.asarray(y)
-    return values.astype(np.int64) if values.dtype == bool else values
+    return values.astype(np.int64 if values.dtype == bool else np.float64) if values.dtype.kind in "bf" else values

@@ -6,17 +6,19 @@ The models' f (each (..., size)) come in, numbers of the mixture go out; of one 
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
-from efattn.families import Product
+from efattn.families import Family, Product
 from efattn.inference.fitted import Part
 from efattn.models import Scores
 
-TURNS, CLOSE = 300, 2.0**-40  # at most so many, until ends are so close, relative to their size
+CLOSE = 2.0**-40  # of a root, relative to its size
 
 
 def log_prob(parts: Sequence[Part], batch: Batch) -> Scores:
@@ -67,33 +69,49 @@ def cdf(family: Product, members: Sequence[Tensor], parts: Sequence[float], y: T
 
 def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[float], p: float) -> Tensor:
     """The smallest y with cdf >= p, of each column on its own: exact of whole numbers, to rounding of others. It lies
-    between the members' own quantiles; from there on, cdf(low) < p <= cdf(high)."""
+    between the members' own quantiles."""
     own = torch.stack([family.quantile(f, p) for f in members])
     low, high = own.amin(0), own.amax(0)
-    if len(members) == 1:
-        return high
-    step = torch.tensor([float(part.discrete) for part in family.parts for _ in range(part.columns)])
-    below, above = cdf(family, members, parts, low) - p, cdf(family, members, parts, high) - p
-    last = torch.zeros_like(low)
-    for turn in range(TURNS):
-        close = torch.where(step > 0, 0.0, CLOSE * torch.maximum(low.abs(), high.abs()))
-        apart = high - low > close
-        if not apart.any():
+    apart, found = low < high, high.clone()
+    for c in range(family.columns):
+        rows = apart[..., c]
+        if rows.any():
+            columns = [family.column(f[rows], c) for f in members]
+            excess = partial(_excess, columns, parts, p)
+            search = _first_whole if columns[0][0].discrete else _root
+            found[..., c][rows] = search(excess, low[..., c][rows], high[..., c][rows])
+    return found
+
+
+def _excess(
+    columns: Sequence[tuple[Family, Tensor]], parts: Sequence[float], p: float, y: Tensor, rows: Tensor
+) -> Tensor:
+    """cdf - p at y, (any,), of as many rows of the members' outputs."""
+    return average((family.cdf(f[rows], y) for family, f in columns), parts) - p
+
+
+Excess = Callable[[Tensor, Tensor], Tensor]
+
+
+def _first_whole(excess: Excess, low: Tensor, high: Tensor) -> Tensor:
+    """The first whole number at which it is not negative, which lies from low to high."""
+    for _ in range(64):  # halves
+        rows = (low < high).nonzero().squeeze(-1)
+        if not len(rows):
             break
-        y = (low + high) / 2 if turn % 3 == 2 else _crossing(low, high, below, above, close)
-        y = torch.where(step > 0, ((low + high) / 2).floor(), y)
-        excess = cdf(family, members, parts, y) - p
-        side = torch.where(excess >= 0, 1.0, -1.0)
-        low, high = torch.where(apart & (side < 0), y + step, low), torch.where(apart & (side > 0), y, high)
-        kept = torch.where(side == last, 0.5, 1.0)  # an end that stays is drawn in
-        below, above = torch.where(side < 0, excess, below * kept), torch.where(side > 0, excess, above * kept)
-        last = side
+        y = ((low[rows] + high[rows]) / 2).floor()
+        reached = excess(y, rows) >= 0
+        low[rows], high[rows] = torch.where(reached, low[rows], y + 1), torch.where(reached, y, high[rows])
     return high
 
 
-def _crossing(low: Tensor, high: Tensor, below: Tensor, above: Tensor, close: Tensor) -> Tensor:
-    """Where the straight line from (low, below) to (high, above) is 0; a little inside of both ends."""
-    middle, width = (low + high) / 2, high - low
-    y = high - above * width / (above - below)
-    y = torch.minimum(torch.maximum(y, low + close / 2), high - close / 2)
-    return torch.where(y.isfinite(), y, middle)
+def _root(excess: Excess, low: Tensor, high: Tensor) -> Tensor:
+    """Where it is 0, which is between low and high, or within rounding of one of them."""
+    from scipy.optimize.elementwise import find_root
+
+    def at(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return excess(torch.from_numpy(y), torch.from_numpy(rows.astype(np.int64))).numpy()
+
+    ends, rows = (low.numpy(), high.numpy()), np.arange(len(low))
+    found = find_root(at, ends, args=(rows,), tolerances={"xrtol": CLOSE})
+    return torch.from_numpy(np.where(found.success, found.x, np.where(at(ends[0], rows) >= 0, *ends)))
