@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from efattn.errors import DataError
-from efattn.experiments import page, runner, summary, theory
+from efattn.experiments import page, records, runner, summary, theory
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
-from efattn.experiments.runner import Record, Run
+from efattn.experiments.records import Record
+from efattn.experiments.runner import Run
 from efattn.experiments.settings import PRESETS
 
 
@@ -48,7 +49,8 @@ def reproduce(
         runner.run_all(runs, folder, jobs=jobs, told=told, bar=None if jobs == 1 else False)
     if not names or "theory" in names:
         theory.run_all(folder, lambda part, r: console.print(f"theory: {part} {r['seconds']:.1f} s", highlight=False))
-    found = summary.write(folder, runner.read(folder))
+    records.pack(folder)
+    found = summary.write(folder, records.read(folder))
     if pages is not None:
         page.write(pages, folder)
     if lacking:

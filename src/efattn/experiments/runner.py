@@ -3,10 +3,9 @@
     results/EXPERIMENT/SETTING/MODEL-PRESET-SEED.json
 
 A record has all that tables and figures need: the metric, the full log-likelihood, both by test group, epochs, seconds,
-versions, the estimator's parameters, and what the experiment wants to look at.
+versions, commit, the estimator's parameters, and what the experiment wants to look at. See records.py for the files.
 """
 
-import json
 import logging
 import platform
 import re
@@ -23,14 +22,15 @@ import numpy as np
 import polars as pl
 import torch
 
-from efattn import __version__, storage
+from efattn import __version__
 from efattn.errors import DataError
 from efattn.estimators import saving
+from efattn.experiments import records
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
+from efattn.experiments.records import Record
 from efattn.experiments.settings import PRESETS, Entry, Setting, Split
 
 log = logging.getLogger("efattn")
-Record = dict[str, Any]
 Told = Callable[["Run", Record], object]
 DIGITS = 6
 
@@ -153,15 +153,8 @@ def run_one(run: Run, folder: Path, *, bar: bool | None = None) -> Record:
     for look in (setting.look, entry.look if run.seed == 0 else None):
         if look is not None and hasattr(estimator, "model_"):
             record |= look(estimator, parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with storage.beside(path) as part:
-        part.write_text(lines(record))
+    records.write(path, record)
     return record
-
-
-def lines(record: Record) -> str:
-    """As JSON, one line per key."""
-    return "{\n" + ",\n".join(f" {json.dumps(key)}: {json.dumps(x)}" for key, x in record.items()) + "\n}\n"
 
 
 def tested(setting: Setting, estimator: Any, parts: Split) -> Record:
@@ -199,9 +192,4 @@ def _machine(estimator: Any) -> Record:
     versions = {"efattn": __version__, "torch": torch.__version__, "python": platform.python_version()}
     parameters = saving.plain(estimator.get_params(deep=False))
     device = torch.cuda.get_device_name() if gpu else f"cpu, {torch.get_num_threads()} threads"
-    return {"versions": versions, "device": device, "parameters": parameters}
-
-
-def read(folder: Path) -> list[Record]:
-    """Every record in the folder."""
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*/*/*.json"))]
+    return {"versions": versions, "commit": records.commit(), "device": device, "parameters": parameters}

@@ -13,7 +13,7 @@ import numpy as np
 
 from efattn import storage
 from efattn.experiments.presets import SETTINGS
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 
 FLOOR = "Bayes floor"  # what drew the data: a limit, not a peer
@@ -78,7 +78,7 @@ def paired(setting: Setting, runs: Sequence[Record], peers: Sequence[Record], ke
     which = np.unique(names, return_inverse=True)[1]
     weight = np.bincount(which, rows)
     gap = np.bincount(which, rows * gaps) / weight
-    mean = float(np.average(gap, weights=weight))
+    mean = float(np.average([run[key] - peer[key] for run, peer in pairs], weights=[run["rows"] for run, _ in pairs]))
     share = weight / weight.sum()
     error = float(np.sqrt(np.sum((share * (gap - mean)) ** 2) * len(gap) / max(len(gap) - 1, 1)))
     return {"difference": mean, "error": error, "groups": len(gap)}

@@ -19,6 +19,7 @@ import polars as pl
 
 from efattn import __version__, datasets, storage, theory
 from efattn.estimators import EFA
+from efattn.experiments import records
 from efattn.experiments.presets import synthetic
 
 Columns = Mapping[str, list[Any]]
@@ -97,6 +98,7 @@ def run_all(folder: Path, told: Callable[[str, dict[str, Any]], object] | None =
         start = time.perf_counter()
         columns, more = part()
         record: dict[str, Any] = {"part": part.__name__, "seeds": list(SEEDS), "version": __version__}
+        record["commit"] = records.commit()
         record |= {"seconds": round(time.perf_counter() - start, 2), **more}
         record["columns"] = {name: [_plain(x) for x in column] for name, column in columns.items()}
         path.parent.mkdir(parents=True, exist_ok=True)

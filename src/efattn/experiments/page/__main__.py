@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 from efattn import storage
-from efattn.experiments import page, runner, summary
+from efattn.experiments import page, records, summary
 from efattn.experiments.page import leading, markdown
 from efattn.experiments.page.reading import Results
 
@@ -21,6 +21,6 @@ def into_readme(readme: Path, results: Results) -> None:
 
 if __name__ == "__main__":
     folder = Path("results")
-    summary.write(folder, runner.read(folder))
+    summary.write(folder, records.read(folder))
     page.write(Path("docs"), folder)
     into_readme(Path("README.md"), Results.read(folder))

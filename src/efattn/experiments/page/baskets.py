@@ -9,7 +9,7 @@ from efattn import plots
 from efattn.experiments.page.blocks import Block, Heading, Text, label, picture, table
 from efattn.experiments.page.reading import NONE, Results, efa, papers, settings
 from efattn.experiments.presets.groceries import REPRESENTATIVE
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.plots import style
 
 if TYPE_CHECKING:

@@ -11,9 +11,9 @@ from efattn.experiments.presets import SETTINGS
 COMMAND = "efattn reproduce --jobs 2 --pages docs"
 ABOUT = (
     f"`{COMMAND}` runs what is missing and writes this page; `efattn reproduce cities --preset paper` is a part. "
-    "Every run is one file in `results/EXPERIMENT/SETTING`, the theory's are in `results/theory`; this page is made "
-    "from these files and from nothing else. A record has the test loss by group, the full log-likelihood, all "
-    "parameters, versions and seconds."
+    "Every run is one file in `results/EXPERIMENT/SETTING`, its scores by group are in `results/EXPERIMENT`, the "
+    "theory's files in `results/theory`; this page is made from these files and from nothing else. A record has the "
+    "test loss and the full log-likelihood, over all rows and by group, all parameters, versions and seconds."
 )
 
 

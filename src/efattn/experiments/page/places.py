@@ -10,7 +10,7 @@ from efattn import plots
 from efattn.experiments.page.blocks import Block, Heading, Text, label, picture
 from efattn.experiments.page.reading import Results, efa, entry, papers, settings
 from efattn.experiments.presets.cities import NEIGHBOURS
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 from efattn.plots import style
 

@@ -6,10 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
-from efattn.experiments import runner, summary, theory
+from efattn.experiments import records, summary, theory
 from efattn.experiments.page.blocks import TIED
 from efattn.experiments.presets import SETTINGS
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 
 NONE = "–"  # noqa: RUF001
@@ -26,7 +26,7 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path) -> "Results":
-        return cls(runner.read(folder), theory.read(folder))
+        return cls(records.read(folder), theory.read(folder))
 
     @cached_property
     def _summary(self) -> dict[tuple[str, ...], Record]:

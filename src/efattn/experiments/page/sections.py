@@ -6,7 +6,7 @@ from efattn.experiments.page import baskets, beyond, counts, places
 from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, table
 from efattn.experiments.page.reading import NONE, Results, digits, named, number, seconds, settings, spread
 from efattn.experiments.presets import EXPERIMENTS
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 from efattn.experiments.summary import FLOOR
 

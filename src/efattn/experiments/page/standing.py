@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 
 from efattn.experiments.page.blocks import TIED, Cell, said
 from efattn.experiments.page.reading import NONE, Results, digits, named, number, spread
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 
 Gap = Record  # of summary.paired
