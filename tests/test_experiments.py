@@ -84,8 +84,8 @@ def test_everything_is_planned_once_per_seed_and_fixed_models_once_per_split():
 def test_an_experiment_and_a_preset_are_planned_with_their_peers(experiment):
     preset = "defaults" if experiment == "beyond" else "paper"
     runs = runner.planned([experiment], [preset], 1)
-    assert {run.of[0].experiment for run in runs} == {experiment}
-    assert {run.of[1].preset for run in runs} == {"peer", preset}
+    assert {run.setting_and_entry[0].experiment for run in runs} == {experiment}
+    assert {run.setting_and_entry[1].preset for run in runs} == {"peer", preset}
 
 
 def test_an_unknown_experiment_is_refused():

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from efattn.experiments import page, runner, theory
-from efattn.experiments.page import leading, markdown, sections
+from efattn.experiments.page import leading_table, markdown, sections
 from efattn.experiments.page.baskets import components
-from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, said, table
+from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, listing, table
 from efattn.experiments.page.html import page as as_html
-from efattn.experiments.page.reading import MINUS, Results, efa, named, papers
+from efattn.experiments.page.numbers import MINUS
+from efattn.experiments.page.results import Results, efa, named, papers
 from efattn.experiments.presets import BEYOND, EXPERIMENTS, OF_THE_PAPER, SETTINGS
 from efattn.experiments.presets.groceries import REPRESENTATIVE
 from efattn.experiments.settings import Setting
@@ -111,7 +112,7 @@ def full(tmp_path_factory):
     """Everything has run, with two seeds; the page."""
     folder = tmp_path_factory.mktemp("results")
     for run in runner.planned(seeds=2):
-        setting, entry = run.of
+        setting, entry = run.setting_and_entry
         path = folder / run.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(made_up(setting, entry, run.seed)))
@@ -256,7 +257,7 @@ def results(gap: float, spread: float = 0.0) -> tuple[Results, Setting]:
 )
 def test_it_is_said_where_efa_is_behind(gap, spread, kind):
     found, setting = results(gap, spread)
-    (told,) = (line for line in leading._standing(found) if line.startswith("EFA, defaults"))
+    (told,) = (line for line in leading_table._standing(found) if line.startswith("EFA, defaults"))
     assert f"{kind} in {named(setting)}" in told
     assert told.count("in no setting") == 2
 
@@ -266,11 +267,11 @@ def test_the_lowest_of_our_runs_is_bold_and_the_floor_never_is(full):
     for line in text.splitlines():
         assert not (line.startswith(f"| {FLOOR}") and "**" in line)
     found, setting = results(-0.2)
-    row = leading._row(found, setting)
+    row = leading_table._row(found, setting)
     bold = [k for k, cell in enumerate(row) if getattr(cell, "bold", False)]
-    assert bold == [leading.HEAD.index("EFA, defaults")]
-    row = leading._row(results(0.2)[0], setting)
-    assert [k for k, cell in enumerate(row) if getattr(cell, "bold", False)] == [leading.HEAD.index("best peer")]
+    assert bold == [leading_table.HEAD.index("EFA, defaults")]
+    row = leading_table._row(results(0.2)[0], setting)
+    assert [k for k, cell in enumerate(row) if getattr(cell, "bold", False)] == [leading_table.HEAD.index("best peer")]
 
 
 def test_numbers_far_from_the_paper_s_are_pointed_out():
@@ -292,10 +293,10 @@ def test_where_splits_move_means_are_over_the_seeds_that_all_have():
     for seeds in ((0, 1), (1,)):
         found = [made_up(setting, one, 0), made_up(setting, one, 1), *(made_up(setting, two, seed) for seed in seeds)]
         results = Results(found, {})
-        mine, theirs = results.together(setting, [one, two])
+        mine, theirs = results.on_shared_seeds(setting, [one, two])
         assert mine["seeds"] == theirs["seeds"] == len(seeds)
         assert mine["mean"] == pytest.approx(np.mean([made_up(setting, one, seed)["value"] for seed in seeds]))
-        told = [line for line in leading._standing(results) if "Splits move" in line]
+        told = [line for line in leading_table._standing(results) if "Splits move" in line]
         assert len(told) == (len(seeds) == 1)
 
 
@@ -315,7 +316,7 @@ def test_data_the_paper_does_not_use_have_a_section_and_no_column_for_it(full, e
         assert "paper | ours" not in section
         for setting in BEYOND:
             assert f"\n| {named(setting)} | " in section
-    brief = markdown.block(leading.brief(Results([], {})))
+    brief = markdown.block(leading_table.brief(Results([], {})))
     assert all(named(setting) not in brief for setting in BEYOND)
 
 
@@ -369,7 +370,7 @@ def test_text_between_backticks_is_code_and_the_rest_is_plain():
 
 
 def test_lists_read_as_english():
-    assert [said([]), said(["a"]), said(["a", "b"]), said(["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert [listing(list(names)) for names in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
 
 
 def test_principal_components_keep_distances_of_points_in_a_plane():

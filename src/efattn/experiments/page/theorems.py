@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from efattn.experiments import theory
-from efattn.experiments.page.blocks import Block, Heading, Text, picture, said, table
-from efattn.experiments.page.reading import Results, number, short
+from efattn.experiments.page.blocks import Block, Heading, Text, listing, picture, table
+from efattn.experiments.page.numbers import number, short
+from efattn.experiments.page.results import Results
 from efattn.plots import style
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def blocks(results: Results) -> Iterator[Block]:
     yield Heading("Theory")
     missing = [part.__name__ for part in theory.PARTS if part.__name__ not in results.theory]
     if missing:
-        yield Text(f"Not run yet: {said(missing)}.")
+        yield Text(f"Not run yet: {listing(missing)}.")
     drawn = {
         "propositions": _propositions,
         "identifiability": _identifiability,
@@ -46,9 +47,9 @@ def blocks(results: Results) -> Iterator[Block]:
         "bound": _bound,
         "excess": _excess,
     }
-    for name, told in drawn.items():
+    for name, section in drawn.items():
         if name in results.theory:
-            yield from told(results.theory[name])
+            yield from section(results.theory[name])
 
 
 def _rows(part: Part, names: Sequence[str]) -> list[list[str]]:
@@ -129,8 +130,8 @@ def _excess(part: Part) -> Iterator[Block]:
 @style.styled
 def _draw(columns: dict[str, list[Any]], slope: float) -> "Figure":
     groups, excess = np.array(columns["groups"], float), np.array(columns["excess"], float)
-    told = f"Slope {number(slope, 2)} on log scales; Theorem 2's bound has {number(-0.5, 1)}."
-    figure = style.page(6.4, 4.4, "Excess loss falls as data grow", told)
+    subtitle = f"Slope {number(slope, 2)} on log scales; Theorem 2's bound has {number(-0.5, 1)}."
+    figure = style.page(6.4, 4.4, "Excess loss falls as data grow", subtitle)
     axes = figure.add_subplot()
     at = np.unique(groups)
     mean = np.array([excess[groups == g].mean() for g in at])

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from efattn.experiments import theory
 from efattn.experiments.page.blocks import Block, Heading, Text, table
-from efattn.experiments.page.reading import Results
+from efattn.experiments.page.results import Results
 from efattn.experiments.presets import SETTINGS
 
 COMMAND = "efattn reproduce --jobs 2 --pages docs"
@@ -37,12 +37,12 @@ def blocks(results: Results) -> Iterator[Block]:
 
 
 def _machines(results: Results) -> Iterator[Block]:
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
     for record in results.records:
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        found[record["device"], versions].append(record["seconds"])
-    if found:
-        rows = [[*where, f"{len(took):,}", _time(sum(took))] for where, took in sorted(found.items())]
+        seconds[record["device"], versions].append(record["seconds"])
+    if seconds:
+        rows = [[*where, f"{len(took):,}", _time(sum(took))] for where, took in sorted(seconds.items())]
         yield table(("device", "versions", "runs", "time"), rows, words=2)
 
 
