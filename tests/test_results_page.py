@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from efattn.experiments import page, runner, theory
-from efattn.experiments.page import leading_table, markdown, sections
+from efattn.experiments.page import leading_table, markdown, sections, theorems
 from efattn.experiments.page.baskets import components
 from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, listing, table
 from efattn.experiments.page.html import page as as_html
@@ -80,7 +80,7 @@ THEORY = {
             "term": [9.0] * 4,
         },
     },
-    "bound": {"columns": {"groups": [310], "layers": [2], "term": [812.5]}},
+    "bound": {"columns": {"groups": [310], "layers": [2], "term": [812.5], "marginal_loss": [0.5], "vacuous": [True]}},
     "identifiability": {
         "columns": {
             key: [0.25]
@@ -88,7 +88,6 @@ THEORY = {
                 "data",
                 "term",
                 "quantity",
-                "identified",
                 "n",
                 "dimensions",
                 "r2",
@@ -97,6 +96,7 @@ THEORY = {
             )
         }
         | {key: [0.5] for key in ("correlation", "correlation_untrained", "correlation_permuted")}
+        | {"identified": [False], "reason": ["I fails"], "above_controls": [False]}
     },
     "diversity": {
         "columns": {
@@ -349,6 +349,35 @@ def test_beyond_the_paper_one_model_alone_is_shown_and_compared_with_nobody(mode
     assert f"| {entry.model} | {entry.preset} | " in section
     assert "ahead of" not in section
     assert "Not run yet: " in section
+
+
+# ---- theory
+
+
+def theory_section(**parts) -> str:
+    text = markdown.page("", list(theorems.blocks(Results([], {**THEORY, **parts}))))
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_identified_is_what_the_diversity_check_says_and_controls_are_weighed():
+    text = theory_section()
+    assert "| no: I fails |" in text
+    assert "No better than a control, so that the agreement says nothing: 0.25 of 0.25 (0.25)." in text
+    columns = {**THEORY["identifiability"]["columns"], "identified": [True], "reason": ["I and II hold"]}
+    text = theory_section(identifiability={"columns": columns | {"above_controls": [True]}})
+    assert "| yes: I and II hold |" in text
+    assert "Every R² is above those of its controls." in text
+
+
+def test_a_vacuous_bound_is_called_so():
+    text = theory_section()
+    assert "The bound is vacuous: its term 812.5 is larger than 0.5, the loss of predicting the mean" in text
+    assert "The bound itself is vacuous at every F: its term, 9 to 9, is larger than that" in text
+    columns = {**THEORY["excess"]["columns"], "term": [9.0, 9.0, 0.5, 0.5]}
+    text = theory_section(excess={**THEORY["excess"], "columns": columns})
+    assert "The bound itself is vacuous up to F = 64:" in text
+    text = theory_section(excess={**THEORY["excess"], "columns": columns | {"term": [0.1] * 4}})
+    assert "The bound's term is below that at every F." in text
 
 
 # ---- small parts

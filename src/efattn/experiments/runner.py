@@ -137,18 +137,14 @@ def run_one(run: Run, folder: Path, *, bar: bool | None = None) -> Record:
     path, parts = folder / run.path, _split(run.setting, run.seed)
     roles = {role: name for role, name in setting.roles.items() if role not in entry.without}
     unfinished = folder / ".unfinished" / run.path.with_suffix("")
+    record: Record = {"experiment": setting.experiment, "setting": setting.name, "model": entry.model}
+    record |= {"preset": entry.preset, "seed": run.seed, "commit": records.commit()}  # of now: it may move while we fit
     estimator, start = entry.make(run.seed), time.perf_counter()
     estimator.fit(parts.train, **roles, validation=parts.validation, checkpoint=unfinished, resume=True, progress=bar)
     if getattr(estimator, "interrupted_", False):
         raise KeyboardInterrupt  # a fit that was cut short is no result; the next call goes on with it
     seconds = max(time.perf_counter() - start, sum(record["seconds"] for record in estimator.history_))
-    record: Record = {
-        "experiment": setting.experiment,
-        "setting": setting.name,
-        "model": entry.model,
-        "preset": entry.preset,
-    }
-    record |= {"seed": run.seed, **tested(setting, estimator, parts), "seconds": round(seconds, 2)}
+    record |= {**tested(setting, estimator, parts), "seconds": round(seconds, 2)}
     record |= {"epochs": len(estimator.history_), "validation": _best(estimator.history_), **_machine(estimator)}
     for look in (setting.look, entry.look if run.seed == 0 else None):
         if look is not None and hasattr(estimator, "model_"):
@@ -192,4 +188,4 @@ def _machine(estimator: Any) -> Record:
     versions = {"efattn": __version__, "torch": torch.__version__, "python": platform.python_version()}
     parameters = saving.plain(estimator.get_params(deep=False))
     device = torch.cuda.get_device_name() if gpu else f"cpu, {torch.get_num_threads()} threads"
-    return {"versions": versions, "commit": records.commit(), "device": device, "parameters": parameters}
+    return {"versions": versions, "device": device, "parameters": parameters}

@@ -96,9 +96,9 @@ def run_all(folder: Path, on_result: Callable[[str, dict[str, Any]], object] | N
         if path.exists():
             continue
         start = time.perf_counter()
-        columns, more = part()
         record: dict[str, Any] = {"part": part.__name__, "seeds": list(SEEDS), "version": __version__}
         record["commit"] = records.commit()
+        columns, more = part()
         record |= {"seconds": round(time.perf_counter() - start, 2), **more}
         record["columns"] = {name: [_plain(x) for x in column] for name, column in columns.items()}
         path.parent.mkdir(parents=True, exist_ok=True)
