@@ -4,6 +4,8 @@ import io
 import json
 import logging
 import subprocess
+import sys
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -321,6 +323,19 @@ def test_packing_that_dies_loses_no_score(tiny, tmp_path, monkeypatch, writes):
         for run, groups in before.items():
             np.testing.assert_allclose(found[run]["value"], groups["value"], rtol=2e-5)
         records.pack(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no lock there")
+def test_two_commands_do_not_pack_at_once(tmp_path):
+    path = tmp_path / "tiny" / "only" / "efa-best-0.json"
+    records.write(path, record("EFA", 0, [1.0, 2.0], [1, 1]))
+    other = threading.Thread(target=records.pack, args=[tmp_path])
+    with records._alone(tmp_path):
+        other.start()
+        other.join(0.2)
+        assert "groups" in json.loads(path.read_text()), "it waits"
+    other.join()
+    assert "groups" not in json.loads(path.read_text())
 
 
 def test_scores_of_a_run_made_again_take_the_place_of_the_old(tmp_path):

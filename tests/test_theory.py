@@ -14,7 +14,7 @@ from efattn.models import Model, Term
 from efattn.network import AttributeVectors, Embedding, Head, Identity, ReadOff, Stack
 from efattn.theory import diversity as conditions
 from efattn.theory import identifiability
-from efattn.theory.experiment import small_efa
+from efattn.theory.excess_curve import small_efa
 from efattn.theory.reading import Reading, read
 
 QUICK = Training(epochs=4, tokens=256, rate=0.02, device="cpu")
