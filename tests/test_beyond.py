@@ -6,7 +6,7 @@ import pytest
 from shell import efattn
 
 from efattn import datasets
-from efattn.experiments import runner
+from efattn.experiments import records, runner
 from efattn.experiments.presets import BEYOND
 from efattn.experiments.presets.beyond import users, years
 from efattn.experiments.settings import Split
@@ -86,5 +86,5 @@ def test_without_movielens_the_stations_are_run(tmp_path):
     assert done.code == 2
     for part in ("'movielens-100k' is not on this machine", "$EFATTN_DATA is not set", "ml-100k.zip"):
         assert part in done.err
-    assert {(r["setting"], r["preset"]) for r in runner.read(folder)} == {("NOAA stations", "peer")}
+    assert {(r["setting"], r["preset"]) for r in records.read(folder)} == {("NOAA stations", "peer")}
     assert (folder / "summary.json").exists()

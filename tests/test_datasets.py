@@ -20,7 +20,7 @@ import polars as pl
 import pytest
 
 from efattn import EFA, DataError, Training, datasets, families
-from efattn.datasets import groceries, movielens, places, synthetic, weather
+from efattn.datasets import groceries, movielens, origins, synthetic, weather
 
 OWN = os.environ.get("EFATTN_DATA")
 BY_NAME = {d.name: d for d in datasets.DATASETS}
@@ -32,6 +32,12 @@ COLUMNS = {
     "instacart": ["basket", "item", "product", "rank"],
     "us-cities": ["date", "state", "city", "latitude", "longitude", "temperature"],
     "noaa-october": ["station", "latitude", "longitude", "date", "tmax", "tmin", "tmean"],
+    "amazon-beauty": ["user", "item", "position"],
+    "house-votes": ["member", "party", "bill", "vote"],
+    "grunfeld": ["year", "firm", "inv", "value", "capital"],
+    "epil": ["subject", "period", "y", "trt", "treated", "base", "age", "lbase", "lage"],
+    "airquality": ["day", "Month", "what", "x"],
+    "county-murders": ["countyid", "year", "murders", "popul", "percblack"],
 }
 ROWS = {
     "synthetic": 50_000,
@@ -41,7 +47,14 @@ ROWS = {
     "instacart": 275_345,
     "us-cities": 20_774,
     "noaa-october": 14_960,
+    "amazon-beauty": 198_502,
+    "house-votes": 5_248,
+    "grunfeld": 150,
+    "epil": 176,
+    "airquality": 452,
+    "county-murders": 29_580,
 }
+NULLS = {"us-cities": {"temperature": 11}, "house-votes": {"vote": 287}, "airquality": {"x": 39}}
 # what tells one row from another
 KEYS = {
     "synthetic": ["user", "movie"],
@@ -51,7 +64,21 @@ KEYS = {
     "instacart": ["basket", "item"],
     "us-cities": ["date", "city", "state"],
     "noaa-october": ["date", "station"],
+    "amazon-beauty": ["user", "item"],
+    "house-votes": ["member", "bill"],
+    "grunfeld": ["year", "firm"],
+    "epil": ["subject", "period"],
+    "airquality": ["day", "what"],
+    "county-murders": ["countyid", "year"],
 }
+
+STRANGERS = [
+    ("house-votes", 1_584, "member"),
+    ("grunfeld", 50, "year"),
+    ("epil", 60, "subject"),
+    ("airquality", 160, "day"),
+    ("county-murders", 7_769, "countyid"),
+]
 
 
 def need(name):
@@ -100,7 +127,7 @@ def test_a_set_has_the_columns_and_rows_it_promises(name):
     assert len(frame) == ROWS[name]
     assert not frame.select(KEYS[name]).is_duplicated().any()
     nulls = frame.null_count().row(0, named=True)
-    assert nulls == dict.fromkeys(frame.columns, 0) | ({"temperature": 11} if name == "us-cities" else {})
+    assert nulls == dict.fromkeys(frame.columns, 0) | NULLS.get(name, {})
 
 
 @pytest.mark.parametrize("name", BY_NAME)
@@ -187,6 +214,28 @@ def test_instacart_parts_are_disjoint_and_make_the_whole():
     assert (order["ranks"] == order.select(pl.int_ranges(1, pl.col("len") + 1))["literal"]).all()
 
 
+def test_reviews_of_a_user_are_numbered_and_every_product_has_a_category():
+    need("amazon-beauty")
+    reviews, categories = loaded("amazon-beauty"), datasets.amazon_beauty_categories()
+    assert (reviews["user"].n_unique(), reviews["item"].n_unique()) == (22_363, 12_101)
+    order = reviews.group_by("user").agg(pl.len(), positions=pl.col("position"))
+    assert (order["len"].min(), order["len"].max()) == (5, 204)
+    assert (order["positions"] == order.select(pl.int_ranges(1, pl.col("len") + 1))["literal"]).all()
+    assert (len(categories), categories["category"].n_unique()) == (45_037, 637)
+    assert set(categories["item"]) == set(reviews["item"])
+
+
+@pytest.mark.parametrize(("name", "test", "group"), STRANGERS)
+def test_parts_of_strangers_share_no_group_and_make_the_whole(name, test, group):
+    need(name)
+    train, held, whole = (datasets.strangers(name, part) for part in ("train", "test", "all"))
+    assert train.equals(loaded(name))
+    assert len(held) == test
+    assert not set(train[group]) & set(held[group])
+    assert whole.filter(part="train").drop("part").equals(train)
+    assert whole.filter(part="test").drop("part").equals(held)
+
+
 def test_the_papers_44_cities_are_complete():
     need("us-cities")
     paper = datasets.us_cities("paper")
@@ -213,7 +262,7 @@ def test_the_bundled_stations_are_complete():
 
 
 def test_the_bundled_file_is_the_original_and_small():
-    path = places.BUNDLED / "noaa-october" / "temperature.csv.gz"
+    path = origins.BUNDLED / "noaa-october" / "temperature.csv.gz"
     assert path.stat().st_size < 400 * 1024
     content = gzip.decompress(path.read_bytes())
     assert md5(content) == weather.NOAA.files["temperature.csv"]
@@ -242,7 +291,7 @@ def test_the_synthetic_frame_is_the_papers_draw():
 
 def test_the_users_folder_comes_before_the_cache_and_the_cache_before_the_package(nowhere, monkeypatch):
     own, cached, bundled = nowhere / "own", nowhere / "cache" / "efattn", nowhere / "package"
-    monkeypatch.setattr(places, "BUNDLED", bundled)
+    monkeypatch.setattr(origins, "BUNDLED", bundled)
     assert TOY.folder() is None
     for folder in (bundled, cached, own):  # each hides the one before
         monkeypatch.setenv("EFATTN_DATA", str(own))
@@ -266,7 +315,7 @@ def test_a_folder_with_only_some_of_the_files_is_passed_over(nowhere, monkeypatc
 def test_without_xdg_the_cache_is_in_the_home_folder(monkeypatch):
     monkeypatch.setenv("XDG_CACHE_HOME", "")
     monkeypatch.setenv("HOME", "/home/somebody")
-    assert places.cache() == Path("/home/somebody/.cache/efattn")
+    assert origins.cache() == Path("/home/somebody/.cache/efattn")
 
 
 def test_a_gzipped_file_is_as_good(nowhere):
@@ -280,7 +329,7 @@ def test_a_missing_set_says_where_it_was_looked_for_and_what_to_do(name, nowhere
     with pytest.raises(DataError) as error:
         data.load(**({"download": False} if "movielens" in name else {}))
     message = str(error.value)
-    for part in ("$EFATTN_DATA is not set", str(places.cache()), *data.origin.files, data.licence, data.origin.advice):
+    for part in ("$EFATTN_DATA is not set", str(origins.cache()), *data.origin.files, data.licence, data.origin.advice):
         assert part in message
     assert not data.here
     assert data.origin.advice in data.where or str(data.origin.archive) in data.where
@@ -304,6 +353,8 @@ def test_only_movielens_is_ever_fetched():
     ("call", "message"),
     [
         (lambda: datasets.instacart("validation"), "part must be 'train', 'test' or 'all', not 'validation'"),
+        (lambda: datasets.strangers("epil", "half"), "part must be 'train', 'test' or 'all', not 'half'"),
+        (lambda: datasets.strangers("nobody"), "name must be one of 'house-votes', .*, not 'nobody'"),
         (lambda: datasets.us_cities("44"), "cities must be 'all' or 'paper', not '44'"),
         (lambda: datasets.synthetic_ratings(0), "users must be at least 1, not 0"),
     ],

@@ -3,11 +3,17 @@
 import io
 import json
 import logging
+import subprocess
+import sys
+import threading
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from rich.console import Console
 from shell import efattn, forked
 from small_training import Stop
@@ -15,12 +21,13 @@ from test_resume import dying_at
 
 from efattn import DataError, SimpleModel
 from efattn.estimators import LatentFactor
-from efattn.experiments import reproducing, runner, summary
+from efattn.experiments import records, reproducing, runner, summary
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.settings import MSE, Entry, Metric, Setting, Split, quarter_held, random_users
 from efattn.simple import ItemMean
 from efattn.training import Training
 
+HOME = Path(__file__).parent.parent
 ROLES = {"group": "user", "item": "movie", "value": "rating"}
 QUICK = Training(epochs=3, patience=None, rate=0.01, checkpoint_seconds=0.0, device="cpu")
 
@@ -79,8 +86,8 @@ def test_everything_is_planned_once_per_seed_and_fixed_models_once_per_split():
 def test_an_experiment_and_a_preset_are_planned_with_their_peers(experiment):
     preset = "defaults" if experiment == "beyond" else "paper"
     runs = runner.planned([experiment], [preset], 1)
-    assert {run.of[0].experiment for run in runs} == {experiment}
-    assert {run.of[1].preset for run in runs} == {"peer", preset}
+    assert {run.setting_and_entry[0].experiment for run in runs} == {experiment}
+    assert {run.setting_and_entry[1].preset for run in runs} == {"peer", preset}
 
 
 def test_an_unknown_experiment_is_refused():
@@ -112,25 +119,25 @@ def test_splits_share_no_group_and_lose_none():
 
 
 KEYS = {"experiment", "setting", "model", "preset", "seed", "metric", "value", "log_likelihood", "rows", "groups"}
-KEYS |= {"seconds", "epochs", "validation", "versions", "device", "parameters"}
+KEYS |= {"seconds", "epochs", "validation", "versions", "commit", "device", "parameters"}
 
 
 def test_a_record_has_all_that_tables_need(tiny, tmp_path):
     runs = runner.planned(seeds=2)
     assert len(runs) == 3
     assert runner.run_all(runs, tmp_path) == 3
-    records = {(r["model"], r["seed"]): r for r in runner.read(tmp_path)}
-    assert set(records) == {("item mean", 0), ("EFA", 0), ("EFA", 1)}
-    for record in records.values():
+    made = {(r["model"], r["seed"]): r for r in records.read(tmp_path)}
+    assert set(made) == {("item mean", 0), ("EFA", 0), ("EFA", 1)}
+    for record in made.values():
         assert set(record) >= KEYS
         groups = record["groups"]
         assert sum(groups["rows"]) == record["rows"] == 45
         for key in ("value", "log_likelihood"):
             assert np.average(groups[key], weights=groups["rows"]) == pytest.approx(record[key], rel=1e-4)
-    assert records["EFA", 0]["seen"] == 45
-    assert "seen" not in records["EFA", 1], "what an entry looks at is kept of the first seed"
-    assert records["EFA", 1]["always"] == 1
-    assert records["EFA", 0]["epochs"] == 3
+    assert made["EFA", 0]["seen"] == 45
+    assert "seen" not in made["EFA", 1], "what an entry looks at is kept of the first seed"
+    assert made["EFA", 1]["always"] == 1
+    assert made["EFA", 0]["epochs"] == 3
     assert (tmp_path / "tiny" / "only-one" / "efa-best-1.json").exists()
 
 
@@ -257,6 +264,131 @@ def test_a_summary_has_spread_over_seeds_and_the_best_peer_is_no_floor(tiny, mon
     assert "against" not in found["item mean"]
 
 
+# ---- files
+
+
+def groups_of(folder):
+    return {(r["model"], r["seed"]): r["groups"] for r in records.read(folder)}
+
+
+def test_packed_scores_are_those_that_were_measured(tiny, tmp_path):
+    runner.run_all(runner.planned(seeds=2), tmp_path)
+    before = groups_of(tmp_path)
+    records.pack(tmp_path)
+    after = groups_of(tmp_path)
+    assert set(after) == set(before)
+    for run, groups in before.items():
+        assert (after[run]["names"], after[run]["rows"]) == (groups["names"], groups["rows"])
+        for key in ("value", "log_likelihood"):
+            np.testing.assert_allclose(after[run][key], groups[key], rtol=2e-5)
+    for path in tmp_path.glob("*/*/*.json"):
+        assert "groups" not in json.loads(path.read_text())
+    assert runner.run_all(runner.planned(seeds=2), tmp_path) == 0, "a packed run is a finished one"
+
+
+def test_a_log_likelihood_that_is_the_loss_is_kept_once(tmp_path):
+    for seed, shift in ((0, 0.0), (1, 1.0)):
+        one = record("EFA", seed, [1.25, 2.5], [1, 3])
+        one["groups"]["log_likelihood"] = [-x - shift for x in one["groups"]["value"]]
+        records.write(tmp_path / "tiny" / "only" / f"{seed}.json", one)
+    records.pack(tmp_path)
+    kept = pl.read_parquet(tmp_path / "tiny" / "groups.parquet")
+    assert kept["log_likelihood"].to_list() == [None, None, -2.25, -3.5]
+    assert [r["groups"]["log_likelihood"] for r in records.read(tmp_path)] == [[-1.25, -2.5], [-2.25, -3.5]]
+
+
+def test_what_is_packed_later_leaves_what_was_packed_before(tiny, tmp_path):
+    for seeds in (1, 2, 3):
+        runner.run_all(runner.planned(seeds=seeds), tmp_path)
+        records.pack(tmp_path)
+    assert set(groups_of(tmp_path)) == {("item mean", 0), ("EFA", 0), ("EFA", 1), ("EFA", 2)}
+    (tmp_path / "tiny" / "only-one" / "efa-best-1.json").unlink()
+    runner.run_all(runner.planned(seeds=3), tmp_path)
+    records.pack(tmp_path)
+    assert len(groups_of(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("writes", [0, 1, 2])
+def test_packing_that_dies_loses_no_score(tiny, tmp_path, monkeypatch, writes):
+    """After the common file, and after so many of the JSON files."""
+    runner.run_all(runner.planned(seeds=2), tmp_path)
+    before, left = groups_of(tmp_path), iter(range(writes))
+    write = records.write
+    with monkeypatch.context() as patch:
+        patch.setattr(records, "write", lambda path, one: (next(left), write(path, one)))
+        with pytest.raises(StopIteration):
+            records.pack(tmp_path)
+    for _ in range(2):
+        found = groups_of(tmp_path)
+        for run, groups in before.items():
+            np.testing.assert_allclose(found[run]["value"], groups["value"], rtol=2e-5)
+        records.pack(tmp_path)
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="no lock there")
+def test_two_commands_do_not_pack_at_once(tmp_path):
+    path = tmp_path / "tiny" / "only" / "efa-best-0.json"
+    records.write(path, record("EFA", 0, [1.0, 2.0], [1, 1]))
+    other = threading.Thread(target=records.pack, args=[tmp_path])
+    with records._alone(tmp_path):
+        other.start()
+        other.join(0.2)
+        assert "groups" in json.loads(path.read_text()), "it waits"
+    other.join()
+    assert "groups" not in json.loads(path.read_text())
+
+
+def test_scores_of_a_run_made_again_take_the_place_of_the_old(tmp_path):
+    path = tmp_path / "tiny" / "only" / "efa-best-0.json"
+    for values in ([1.0, 2.0], [4.0, 8.0]):
+        records.write(path, record("EFA", 0, values, [1, 1]))
+        assert records.read(tmp_path)[0]["groups"]["value"] == values, "also before it is packed"
+        records.pack(tmp_path)
+        assert records.read(tmp_path)[0]["groups"]["value"] == values
+
+
+def test_scores_that_are_lost_or_of_another_run_are_an_error(tmp_path):
+    path = tmp_path / "tiny" / "only" / "efa-best-0.json"
+    records.write(path, record("EFA", 0, [1.0, 2.0], [1, 1]))
+    records.pack(tmp_path)
+    other = json.loads(path.read_text())
+    records.write(path, {**other, "value": 1.7})
+    with pytest.raises(DataError, match=r"efa-best-0.json' are of another run.* Delete this file"):
+        records.read(tmp_path)
+    records.write(path, other)
+    (tmp_path / "tiny" / "groups.parquet").write_bytes(b"PAR1")
+    with pytest.raises(DataError, match=r"groups.parquet' cannot be read"):
+        records.read(tmp_path)
+    (tmp_path / "tiny" / "groups.parquet").unlink()
+    with pytest.raises(DataError, match=r"efa-best-0.json' has no scores by group.* Delete this file"):
+        records.read(tmp_path)
+
+
+@given(st.floats(-1e6, 1e6).filter(lambda x: x == 0 or abs(x) > 1e-30))
+def test_rounding_keeps_16_bits(x):
+    (found,) = records.rounded(np.array([x]))
+    assert abs(found - x) <= abs(x) * 2.0**-16
+
+
+def test_a_record_names_the_commit_of_the_checkout_it_was_made_by(tiny, tmp_path, monkeypatch):
+    ask = ["git", "-C", str(HOME), "rev-parse", "HEAD"]
+    asked = subprocess.run(ask, capture_output=True, text=True, check=False)
+    expected = asked.stdout.strip() if asked.returncode == 0 else None
+    records.commit.cache_clear()
+    assert runner.run_one(runner.planned(seeds=1)[0], tmp_path)["commit"] == expected
+    for elsewhere in (tmp_path, HOME / "venv" / "efattn"):
+        monkeypatch.setattr("efattn.__file__", str(elsewhere / "__init__.py"))
+        records.commit.cache_clear()
+        assert records.commit() is None, "the commit of another project would mislead"
+    records.commit.cache_clear()
+
+
+def test_the_results_of_this_repository_are_small():
+    files = [path for path in (HOME / "results").rglob("*") if path.is_file() and ".unfinished" not in path.parts]
+    assert sum(path.stat().st_size for path in files) < 2_000_000
+    assert len(records.read(HOME / "results")) > 500
+
+
 # ---- the command
 
 
@@ -304,7 +436,7 @@ def test_what_has_data_is_run_before_it_is_told_what_has_none(tiny, tmp_path, mo
         "The data set 'moon' is not on this machine."
     )
     assert "tiny, far: left out" in console.file.getvalue(), "which is told at once, too"
-    assert {(r["setting"], r["model"]) for r in runner.read(tmp_path)} == {
+    assert {(r["setting"], r["model"]) for r in records.read(tmp_path)} == {
         ("only, one", "item mean"),
         ("only, one", "EFA"),
     }

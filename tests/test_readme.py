@@ -23,16 +23,16 @@ def test_its_benchmark_table_is_the_result_file():
 
 
 def test_its_table_of_results_is_made_from_the_result_files():
-    from efattn.experiments.page import leading, markdown
-    from efattn.experiments.page.reading import Results
+    from efattn.experiments.page import leading_table, markdown
+    from efattn.experiments.page.results import Results
 
     (shown,) = re.findall(r"<!-- results -->\n(.*?)\n<!-- /results -->", README, re.S)
-    assert shown == markdown.block(leading.brief(Results.read(HOME / "results")))
+    assert shown == markdown.block(leading_table.brief(Results.read(HOME / "results")))
 
 
 def test_a_command_writes_its_table_of_results(tmp_path):
     from efattn.experiments.page.__main__ import BETWEEN, into_readme
-    from efattn.experiments.page.reading import Results
+    from efattn.experiments.page.results import Results
 
     stale = tmp_path / "README.md"
     stale.write_text(BETWEEN.sub("a table of long ago", README))

@@ -12,11 +12,12 @@ import numpy as np
 import pytest
 
 from efattn.experiments import page, runner, theory
-from efattn.experiments.page import leading, markdown, sections
+from efattn.experiments.page import leading_table, markdown, sections, theorems
 from efattn.experiments.page.baskets import components
-from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, said, table
+from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, listing, table
 from efattn.experiments.page.html import page as as_html
-from efattn.experiments.page.reading import MINUS, Results, efa, named, papers
+from efattn.experiments.page.numbers import MINUS
+from efattn.experiments.page.results import Results, efa, named, papers
 from efattn.experiments.presets import BEYOND, EXPERIMENTS, OF_THE_PAPER, SETTINGS
 from efattn.experiments.presets.groceries import REPRESENTATIVE
 from efattn.experiments.settings import Setting
@@ -79,7 +80,7 @@ THEORY = {
             "term": [9.0] * 4,
         },
     },
-    "bound": {"columns": {"groups": [310], "layers": [2], "term": [812.5]}},
+    "bound": {"columns": {"groups": [310], "layers": [2], "term": [812.5], "marginal_loss": [0.5], "vacuous": [True]}},
     "identifiability": {
         "columns": {
             key: [0.25]
@@ -87,7 +88,6 @@ THEORY = {
                 "data",
                 "term",
                 "quantity",
-                "identified",
                 "n",
                 "dimensions",
                 "r2",
@@ -96,6 +96,7 @@ THEORY = {
             )
         }
         | {key: [0.5] for key in ("correlation", "correlation_untrained", "correlation_permuted")}
+        | {"identified": [False], "reason": ["I fails"], "above_controls": [False]}
     },
     "diversity": {
         "columns": {
@@ -111,7 +112,7 @@ def full(tmp_path_factory):
     """Everything has run, with two seeds; the page."""
     folder = tmp_path_factory.mktemp("results")
     for run in runner.planned(seeds=2):
-        setting, entry = run.of
+        setting, entry = run.setting_and_entry
         path = folder / run.path
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(made_up(setting, entry, run.seed)))
@@ -256,7 +257,7 @@ def results(gap: float, spread: float = 0.0) -> tuple[Results, Setting]:
 )
 def test_it_is_said_where_efa_is_behind(gap, spread, kind):
     found, setting = results(gap, spread)
-    (told,) = (line for line in leading._standing(found) if line.startswith("EFA, defaults"))
+    (told,) = (line for line in leading_table._standing(found) if line.startswith("EFA, defaults"))
     assert f"{kind} in {named(setting)}" in told
     assert told.count("in no setting") == 2
 
@@ -266,11 +267,11 @@ def test_the_lowest_of_our_runs_is_bold_and_the_floor_never_is(full):
     for line in text.splitlines():
         assert not (line.startswith(f"| {FLOOR}") and "**" in line)
     found, setting = results(-0.2)
-    row = leading._row(found, setting)
+    row = leading_table._row(found, setting)
     bold = [k for k, cell in enumerate(row) if getattr(cell, "bold", False)]
-    assert bold == [leading.HEAD.index("EFA, defaults")]
-    row = leading._row(results(0.2)[0], setting)
-    assert [k for k, cell in enumerate(row) if getattr(cell, "bold", False)] == [leading.HEAD.index("best peer")]
+    assert bold == [leading_table.HEAD.index("EFA, defaults")]
+    row = leading_table._row(results(0.2)[0], setting)
+    assert [k for k, cell in enumerate(row) if getattr(cell, "bold", False)] == [leading_table.HEAD.index("best peer")]
 
 
 def test_numbers_far_from_the_paper_s_are_pointed_out():
@@ -292,10 +293,10 @@ def test_where_splits_move_means_are_over_the_seeds_that_all_have():
     for seeds in ((0, 1), (1,)):
         found = [made_up(setting, one, 0), made_up(setting, one, 1), *(made_up(setting, two, seed) for seed in seeds)]
         results = Results(found, {})
-        mine, theirs = results.together(setting, [one, two])
+        mine, theirs = results.on_shared_seeds(setting, [one, two])
         assert mine["seeds"] == theirs["seeds"] == len(seeds)
         assert mine["mean"] == pytest.approx(np.mean([made_up(setting, one, seed)["value"] for seed in seeds]))
-        told = [line for line in leading._standing(results) if "Splits move" in line]
+        told = [line for line in leading_table._standing(results) if "Splits move" in line]
         assert len(told) == (len(seeds) == 1)
 
 
@@ -315,7 +316,7 @@ def test_data_the_paper_does_not_use_have_a_section_and_no_column_for_it(full, e
         assert "paper | ours" not in section
         for setting in BEYOND:
             assert f"\n| {named(setting)} | " in section
-    brief = markdown.block(leading.brief(Results([], {})))
+    brief = markdown.block(leading_table.brief(Results([], {})))
     assert all(named(setting) not in brief for setting in BEYOND)
 
 
@@ -350,6 +351,35 @@ def test_beyond_the_paper_one_model_alone_is_shown_and_compared_with_nobody(mode
     assert "Not run yet: " in section
 
 
+# ---- theory
+
+
+def theory_section(**parts) -> str:
+    text = markdown.page("", list(theorems.blocks(Results([], {**THEORY, **parts}))))
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_identified_is_what_the_diversity_check_says_and_controls_are_weighed():
+    text = theory_section()
+    assert "| no: I fails |" in text
+    assert "No better than a control, so that the agreement says nothing: 0.25 of 0.25 (0.25)." in text
+    columns = {**THEORY["identifiability"]["columns"], "identified": [True], "reason": ["I and II hold"]}
+    text = theory_section(identifiability={"columns": columns | {"above_controls": [True]}})
+    assert "| yes: I and II hold |" in text
+    assert "Every R² is above those of its controls." in text
+
+
+def test_a_vacuous_bound_is_called_so():
+    text = theory_section()
+    assert "The bound is vacuous: its term 812.5 is larger than 0.5, the loss of predicting the mean" in text
+    assert "The bound itself is vacuous at every F: its term, 9 to 9, is larger than that" in text
+    columns = {**THEORY["excess"]["columns"], "term": [9.0, 9.0, 0.5, 0.5]}
+    text = theory_section(excess={**THEORY["excess"], "columns": columns})
+    assert "The bound itself is vacuous up to F = 64:" in text
+    text = theory_section(excess={**THEORY["excess"], "columns": columns | {"term": [0.1] * 4}})
+    assert "The bound's term is below that at every F." in text
+
+
 # ---- small parts
 
 
@@ -369,7 +399,7 @@ def test_text_between_backticks_is_code_and_the_rest_is_plain():
 
 
 def test_lists_read_as_english():
-    assert [said([]), said(["a"]), said(["a", "b"]), said(["a", "b", "c"])] == ["", "a", "a and b", "a, b and c"]
+    assert [listing(list(names)) for names in ("", "a", "ab", "abc")] == ["", "a", "a and b", "a, b and c"]
 
 
 def test_principal_components_keep_distances_of_points_in_a_plane():

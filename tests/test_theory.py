@@ -1,6 +1,7 @@
 """The paper's theorems and propositions as diagnostics: what they measure, and what must not move them."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from efattn.models import Model, Term
 from efattn.network import AttributeVectors, Embedding, Head, Identity, ReadOff, Stack
 from efattn.theory import diversity as conditions
 from efattn.theory import identifiability
-from efattn.theory.experiment import small_efa
+from efattn.theory.excess_curve import small_efa
 from efattn.theory.reading import Reading, read
 
 QUICK = Training(epochs=4, tokens=256, rate=0.02, device="cpu")
@@ -97,17 +98,54 @@ class TestTwoFits:
     def test_are_compared_beside_controls(self, fits):
         found = theory.compare(*fits)
         columns = found.columns()
-        assert list(zip(columns["term"], columns["quantity"], columns["identified"], strict=True)) == [
-            ("item", "context", True),
-            ("item", "items", True),
-            ("item", "natural parameter", True),
-            ("real", "natural parameter", True),
-            ("real", "features", False),
+        assert list(zip(columns["term"], columns["quantity"], strict=True)) == [
+            ("item", "context"),
+            ("item", "items"),
+            ("item", "natural parameter"),
+            ("real", "natural parameter"),
+            ("real", "features"),
         ]
+        assert found["real", "features"].reason == "more features than values"
         assert all(0 <= x <= 1 for name in columns if name.startswith("r2") for x in columns[name])
         assert len(str(found).splitlines()) == 6
         value = found["real", "natural parameter"]
         assert value.fit.r2 > value.permuted.r2
+
+    @pytest.mark.parametrize(("spans", "reason"), [((6, 6), "I and II hold"), ((6, 3), "I fails"), ((3, 6), "I fails")])
+    def test_identify_embeddings_only_where_diversity_holds_in_both(self, fits, draw, monkeypatch, spans, reason):
+        """Items that span the width of six, or do not."""
+        model, _, table = fits
+        real = read(model, "real", table)
+        first, second = (item_reading(draw, real.row, span) for span in spans)
+        given = iter([first, second, second])
+        monkeypatch.setattr(identifiability, "read", lambda m, name, *_: next(given) if name == "item" else real)
+        found = theory.compare(model, model, table)
+        for quantity in ("context", "items"):
+            assert found["item", quantity].identified == (reason == "I and II hold")
+            assert found["item", quantity].reason == reason
+        assert found["item", "natural parameter"].identified
+        assert found["item", "natural parameter"].reason == "the likelihood knows it"
+
+    @pytest.mark.parametrize(
+        ("scale", "columns", "reason"), [(1, 1, "III holds"), (0, 1, "III fails"), (1, 2, "more features than values")]
+    )
+    def test_identify_features_that_are_diverse_and_not_too_many(self, fits, monkeypatch, scale, columns, reason):
+        model, _, table = fits
+        item, real = (read(model, name, table) for name in ("item", "real"))
+        changed = replace(real, features=np.tile(scale * real.natural, columns))
+        monkeypatch.setattr(identifiability, "read", lambda m, name, *_: item if name == "item" else changed)
+        found = theory.compare(model, model, table)["real", "features"]
+        assert (found.identified, found.reason) == (reason == "III holds", reason)
+
+    def test_that_agree_no_better_than_with_an_untrained_network_say_so(self, fits, monkeypatch):
+        model, other, table = fits
+        assert theory.compare(model, model, table)["item", "context"].above_controls
+        item, real = (read(model, name, table) for name in ("item", "real"))
+        fresh = iter([item, read(other, "item", table), item])  # the control is the very same network
+        monkeypatch.setattr(identifiability, "read", lambda m, name, *_: next(fresh) if name == "item" else real)
+        found = theory.compare(model, other, table)
+        assert not found["item", "context"].above_controls
+        assert found.columns()["above_controls"][0] is False
 
     def test_of_one_model_agree_entirely(self, fits):
         columns = theory.compare(fits[0], fits[0], fits[2]).columns()
@@ -310,6 +348,15 @@ class TestExcessLoss:
         assert set(found.norms.beyond) == {"value embedding", "mix", "head"}
         assert theory.bound(model, table, radius=1e6).term > found.term
         assert found.columns()["term"] == [found.term]
+        values = model.schema_.standardise(model.schema_.encode(table)).value
+        assert found.marginal_loss == pytest.approx(np.nanvar(values) / 2)
+
+    @pytest.mark.parametrize(("term", "vacuous"), [(0.6, True), (0.4, False)])
+    def test_a_bound_above_the_loss_of_predicting_the_mean_is_called_vacuous(self, spatial, term, vacuous):
+        found = replace(theory.bound(*spatial), term=term, marginal_loss=0.5)
+        assert found.columns()["vacuous"] == [found.vacuous] == [vacuous]
+        assert str(found).startswith("The bound is vacuous") == vacuous
+        assert "0.5, the loss of predicting the mean" in str(found)
 
     def test_the_bound_is_for_one_gaussian_column(self):
         model = efa(training=QUICK, terms="value").fit(ratings(), group="user", value="rating", progress=False)
@@ -365,6 +412,13 @@ def reading_of(draw, items, centre=None):
     context = draw.normal(size=(N, K))
     centre = draw.normal(size=(items, K)) if centre is None else centre
     return Reading(np.arange(N), context, context, context @ centre.T, centre, False)
+
+
+def item_reading(draw, row, span):
+    """Random vectors of eight items, which span so many of six dimensions."""
+    context = draw.normal(size=(len(row), 6))
+    centre = draw.normal(size=(8, span)) @ draw.normal(size=(span, 6))
+    return Reading(row, context, context, context @ centre.T, centre, False)
 
 
 def read_without_bias(model, table):

@@ -55,10 +55,10 @@ def table(records: list[dict[str, Any]]) -> str:
         "| context | group length | times as fast as the literal form | less peak memory | times one ordinary pass |"
     ]
     lines.append("|---|---|---|---|---|")
-    for found in records:
-        faster, memory = found["literal_over_fast"], found["literal_over_fast_memory"]
-        cells = (found["context"], found["length"], f"{faster:.1f}x", f"{memory:.1f}x")
-        lines.append("| " + " | ".join(map(str, (*cells, f"{found['fast_over_ordinary']:.1f}x"))) + " |")
+    for one in records:
+        faster, memory = one["literal_over_fast"], one["literal_over_fast_memory"]
+        cells = (one["context"], one["length"], f"{faster:.1f}x", f"{memory:.1f}x")
+        lines.append("| " + " | ".join(map(str, (*cells, f"{one['fast_over_ordinary']:.1f}x"))) + " |")
     return "\n".join(lines)
 
 
@@ -71,12 +71,12 @@ def run(repeats: int = 15) -> dict[str, Any]:
     records = []
     for context in CONTEXTS:
         for length in LENGTHS:
-            found = record(context, length, repeats)
-            records.append(found)
-            times = "".join(f"{found['seconds'][name] * 1e3:10.1f}" for name in ("fast", "literal", "ordinary"))
-            peaks = "".join(f"{found['peak_bytes'][name] / 2**20:9.1f}" for name in ("fast", "literal"))
-            ratios = f"{found['literal_over_fast']:13.1f}x{found['fast_over_ordinary']:14.1f}x"
-            print(f"{context:8}{length:6}{times}{peaks}{ratios}{found['literal_over_fast_memory']:8.1f}x", flush=True)
+            one = record(context, length, repeats)
+            records.append(one)
+            times = "".join(f"{one['seconds'][name] * 1e3:10.1f}" for name in ("fast", "literal", "ordinary"))
+            peaks = "".join(f"{one['peak_bytes'][name] / 2**20:9.1f}" for name in ("fast", "literal"))
+            ratios = f"{one['literal_over_fast']:13.1f}x{one['fast_over_ordinary']:14.1f}x"
+            print(f"{context:8}{length:6}{times}{peaks}{ratios}{one['literal_over_fast_memory']:8.1f}x", flush=True)
     about = {
         "version": __version__,
         "torch": torch.__version__,
@@ -87,10 +87,10 @@ def run(repeats: int = 15) -> dict[str, Any]:
 
 
 def main(folder: Path) -> None:
-    found = run()
+    measured = run()
     folder.mkdir(parents=True, exist_ok=True)
     with storage.beside(folder / "conditionals.json") as part:
-        part.write_text(json.dumps(found, indent=1) + "\n")
+        part.write_text(json.dumps(measured, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -32,8 +32,8 @@ def race(seed: int = 0) -> dict[str, Any]:
     train, test = datasets.instacart("train"), datasets.instacart("test")
     roles: dict[str, Any] = {"group": "basket", "item": "product", "order": "rank", "validation": 0.1}
     model.fit(train, **roles, callbacks=stop, progress=False)
-    found = {"test": -model.score(test), "epochs": len(model.history_), "seed": seed}
-    return found | {"support": model.support_, "threads": torch.get_num_threads()}
+    record = {"test": -model.score(test), "epochs": len(model.history_), "seed": seed}
+    return record | {"support": model.support_, "threads": torch.get_num_threads()}
 
 
 def main(folder: Path, seeds: int = 3) -> None:
@@ -45,9 +45,9 @@ def main(folder: Path, seeds: int = 3) -> None:
         code = f"import json; from efattn.bench.race import race; print(json.dumps(race({seed})))"
         start = time.perf_counter()
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-        found = json.loads(done.stdout) | {"paper": PAPER, "seconds": time.perf_counter() - start}
-        records.append(found)
-        print(f"Instacart, others, seed {seed}: {found['test']:.4f} after {found['seconds']:.1f} s (paper {PAPER})")
+        record = json.loads(done.stdout) | {"paper": PAPER, "seconds": time.perf_counter() - start}
+        records.append(record)
+        print(f"Instacart, others, seed {seed}: {record['test']:.4f} after {record['seconds']:.1f} s (paper {PAPER})")
     folder.mkdir(parents=True, exist_ok=True)
     with storage.beside(folder / "race.json") as part:
         about = {"version": __version__, "python": platform.python_version()}

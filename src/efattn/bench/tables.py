@@ -59,10 +59,10 @@ def main(folder: Path, rows: int = 10_000_000) -> None:
     for case in CASES:
         code = f"import json; from efattn.bench.tables import measure; print(json.dumps(measure({case!r}, {rows})))"
         done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
-        found = json.loads(done.stdout)
-        records.append(found)
-        seconds = f"{found['read_seconds']:8.1f}{found['batch_seconds']:9.1f}"
-        print(f"{rows:10}  {case:10}{seconds}{found['peak_bytes'] / 2**30:10.2f}", flush=True)
+        record = json.loads(done.stdout)
+        records.append(record)
+        seconds = f"{record['read_seconds']:8.1f}{record['batch_seconds']:9.1f}"
+        print(f"{rows:10}  {case:10}{seconds}{record['peak_bytes'] / 2**30:10.2f}", flush=True)
     folder.mkdir(parents=True, exist_ok=True)
     with storage.beside(folder / "tables.json") as part:
         about = {"version": __version__, "python": platform.python_version()}

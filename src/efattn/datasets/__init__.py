@@ -1,15 +1,17 @@
 """Data sets, as tidy polars frames ready for `fit`.
 
 Importing this package is cheap: polars loads with the first set. `DATASETS` says of each what it is, and where it was
-found or how to get it; `places` says how it is looked for.
+found or how to get it; `origins` says how it is looked for.
 """
 
 from typing import TYPE_CHECKING
 
-from efattn.datasets import groceries, movielens, weather
+from efattn.datasets import amazon, groceries, movielens, weather
+from efattn.datasets.amazon import amazon_beauty, amazon_beauty_categories
 from efattn.datasets.groceries import instacart
 from efattn.datasets.movielens import movielens_100k, movielens_ratings, movielens_sequences
-from efattn.datasets.places import DataSet
+from efattn.datasets.origins import DataSet
+from efattn.datasets.small_tables import ORIGINS, airquality, county_murders, epil, grunfeld, house_votes, strangers
 from efattn.datasets.weather import noaa_october, us_cities
 
 if TYPE_CHECKING:
@@ -18,11 +20,19 @@ if TYPE_CHECKING:
 __all__ = [
     "DATASETS",
     "DataSet",
+    "airquality",
+    "amazon_beauty",
+    "amazon_beauty_categories",
+    "county_murders",
+    "epil",
+    "grunfeld",
+    "house_votes",
     "instacart",
     "movielens_100k",
     "movielens_ratings",
     "movielens_sequences",
     "noaa_october",
+    "strangers",
     "synthetic_ratings",
     "us_cities",
 ]
@@ -83,5 +93,11 @@ DATASETS: tuple[DataSet, ...] = (
     ),
     DataSet("instacart", instacart, "24,781 baskets of 63 groceries, and 1,433 to test", groceries.ORIGIN),
     DataSet("us-cities", us_cities, "daily temperatures of 47 cities, 13 Octobers", weather.CITIES),
+    DataSet("amazon-beauty", amazon_beauty, "198,502 reviews of 12,101 products by 22,363 users", amazon.ORIGIN),
+    DataSet("house-votes", house_votes, "votes of 427 members of Congress on 16 bills", ORIGINS["house-votes"]),
+    DataSet("grunfeld", grunfeld, "investments of 10 firms in 20 years", ORIGINS["grunfeld"]),
+    DataSet("epil", epil, "seizures of 59 patients in 4 periods", ORIGINS["epil"]),
+    DataSet("airquality", airquality, "four measurements of New York's air on 153 days", ORIGINS["airquality"]),
+    DataSet("county-murders", county_murders, "murders in 2,197 counties in 17 years", ORIGINS["county-murders"]),
     DataSet("noaa-october", noaa_october, "daily temperatures of 110 stations, 4 Octobers", weather.NOAA),
 )

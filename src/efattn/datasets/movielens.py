@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from efattn.datasets.places import Origin
+from efattn.datasets.origins import Origin
 
 if TYPE_CHECKING:
     import polars as pl

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Literal
 
-from efattn.datasets.places import Origin, table
+from efattn.datasets.origins import Origin, table
 from efattn.errors import DataError
 
 if TYPE_CHECKING:

@@ -12,9 +12,10 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
 from efattn.errors import DataError
-from efattn.experiments import page, runner, summary, theory
+from efattn.experiments import page, records, runner, summary, theory
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
-from efattn.experiments.runner import Record, Run
+from efattn.experiments.records import Record
+from efattn.experiments.runner import Run
 from efattn.experiments.settings import PRESETS
 
 
@@ -41,19 +42,20 @@ def reproduce(
         console.print(f"{SETTINGS[setting].title}: left out, its data cannot be loaded.", highlight=False)
     with _bar(console, jobs, runs, folder) as tick:
 
-        def told(run: Run, record: Record) -> None:
+        def on_result(run: Run, record: Record) -> None:
             console.print(f"{run.title:<70} {record['value']:9.4f} {record['seconds']:8.1f} s", highlight=False)
             tick()
 
-        runner.run_all(runs, folder, jobs=jobs, told=told, bar=None if jobs == 1 else False)
+        runner.run_all(runs, folder, jobs=jobs, on_result=on_result, bar=None if jobs == 1 else False)
     if not names or "theory" in names:
         theory.run_all(folder, lambda part, r: console.print(f"theory: {part} {r['seconds']:.1f} s", highlight=False))
-    found = summary.write(folder, runner.read(folder))
+    records.pack(folder)
+    lines = summary.write(folder, records.read(folder))
     if pages is not None:
         page.write(pages, folder)
     if lacking:
         raise DataError(_left_out(lacking))
-    return found
+    return lines
 
 
 def _check(names: Sequence[str], presets: Sequence[str]) -> None:

@@ -3,10 +3,9 @@
     results/EXPERIMENT/SETTING/MODEL-PRESET-SEED.json
 
 A record has all that tables and figures need: the metric, the full log-likelihood, both by test group, epochs, seconds,
-versions, the estimator's parameters, and what the experiment wants to look at.
+versions, commit, the estimator's parameters, and what the experiment wants to look at. See records.py for the files.
 """
 
-import json
 import logging
 import platform
 import re
@@ -23,43 +22,44 @@ import numpy as np
 import polars as pl
 import torch
 
-from efattn import __version__, storage
+from efattn import __version__
 from efattn.errors import DataError
 from efattn.estimators import saving
+from efattn.experiments import records
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
+from efattn.experiments.records import Record
 from efattn.experiments.settings import PRESETS, Entry, Setting, Split
 from efattn.training import forget, left_in, resolve_device
 
 log = logging.getLogger("efattn")
-Record = dict[str, Any]
-Told = Callable[["Run", Record], object]
+OnResult = Callable[["Run", Record], object]
 DIGITS = 6
 
 
 @final
 @dataclass(frozen=True)
 class Run:
-    """One model, fitted and tested once. Named by its place in the presets, so that a process can be told of it."""
+    """One model, fitted and tested once. Named by its place in the presets, so that another process can run it."""
 
     setting: int
     entry: int
     seed: int
 
     @property
-    def of(self) -> tuple[Setting, Entry]:
+    def setting_and_entry(self) -> tuple[Setting, Entry]:
         setting = SETTINGS[self.setting]
         return setting, setting.entries[self.entry]
 
     @property
     def path(self) -> Path:
-        setting, entry = self.of
+        setting, entry = self.setting_and_entry
         return Path(
             slug(setting.experiment), slug(setting.name), f"{slug(entry.model)}-{entry.preset}-{self.seed}.json"
         )
 
     @property
     def title(self) -> str:
-        setting, entry = self.of
+        setting, entry = self.setting_and_entry
         return f"{setting.title}: {entry.model} ({entry.preset}), seed {self.seed}"
 
 
@@ -73,7 +73,7 @@ def planned(experiments: Sequence[str] = (), presets: Sequence[str] = (), seeds:
         if name not in EXPERIMENTS:
             raise DataError(f"There is no experiment {name!r}; there are {', '.join(EXPERIMENTS)} and theory.")
     chosen = tuple(presets) or PRESETS
-    found = []
+    runs = []
     for seed in range(seeds):
         for s, setting in enumerate(SETTINGS):
             if experiments and setting.experiment not in experiments:
@@ -81,31 +81,31 @@ def planned(experiments: Sequence[str] = (), presets: Sequence[str] = (), seeds:
             for e, entry in enumerate(setting.entries):
                 again = seed == 0 or setting.moving or not entry.fixed
                 if (entry.preset in chosen or entry.preset == "peer") and again:
-                    found.append(Run(s, e, seed))
-    return found
+                    runs.append(Run(s, e, seed))
+    return runs
 
 
 def without_data(runs: Iterable[Run], folder: Path) -> dict[int, str]:
     """The settings among runs still to be made whose data cannot be loaded, and why."""
-    found = {}
+    reasons = {}
     for setting in dict.fromkeys(run.setting for run in runs if not (folder / run.path).exists()):
         try:
             _split(setting, 0)
         except DataError as error:
-            found[setting] = str(error)
-    return found
+            reasons[setting] = str(error)
+    return reasons
 
 
 def run_all(
-    runs: Iterable[Run], folder: Path, *, jobs: int = 1, told: Told | None = None, bar: bool | None = None
+    runs: Iterable[Run], folder: Path, *, jobs: int = 1, on_result: OnResult | None = None, bar: bool | None = None
 ) -> int:
     """Run what is not there yet, in `jobs` processes of one thread each. Gives the number of runs that were made."""
     missing = [run for run in runs if not (folder / run.path).exists()]
     count = 0
     for run, record in _results(missing, folder, jobs, bar):
         count += 1
-        if told is not None:
-            told(run, record)
+        if on_result is not None:
+            on_result(run, record)
     return count
 
 
@@ -134,37 +134,26 @@ def _split(setting: int, seed: int) -> Split:
 
 def run_one(run: Run, folder: Path, *, bar: bool | None = None) -> Record:
     """Fit, test, write."""
-    setting, entry = run.of
+    setting, entry = run.setting_and_entry
     path, parts = folder / run.path, _split(run.setting, run.seed)
     roles = {role: name for role, name in setting.roles.items() if role not in entry.without}
     unfinished = folder / ".unfinished" / run.path.with_suffix("")
+    record: Record = {"experiment": setting.experiment, "setting": setting.name, "model": entry.model}
+    record |= {"preset": entry.preset, "seed": run.seed, "commit": records.commit()}  # of now: it may move while we fit
     estimator, start = entry.make(run.seed), time.perf_counter()
     more: dict[str, Any] = {"checkpoint": unfinished, "resume": bool(left_in(unfinished)), "progress": bar}
     estimator.fit(parts.train, **roles, validation=parts.validation, **more)
     if getattr(estimator, "interrupted_", False):
         raise KeyboardInterrupt  # a fit that was cut short is no result; the next call goes on with it
     seconds = max(time.perf_counter() - start, sum(record["seconds"] for record in estimator.history_))
-    record: Record = {
-        "experiment": setting.experiment,
-        "setting": setting.name,
-        "model": entry.model,
-        "preset": entry.preset,
-    }
-    record |= {"seed": run.seed, **tested(setting, estimator, parts), "seconds": round(seconds, 2)}
+    record |= {**tested(setting, estimator, parts), "seconds": round(seconds, 2)}
     record |= {"epochs": len(estimator.history_), "validation": _best(estimator.history_), **_machine(estimator)}
     for look in (setting.look, entry.look if run.seed == 0 else None):
         if look is not None and hasattr(estimator, "model_"):
             record |= look(estimator, parts)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with storage.beside(path) as part:
-        part.write_text(lines(record))
+    records.write(path, record)
     forget(unfinished)
     return record
-
-
-def lines(record: Record) -> str:
-    """As JSON, one line per key."""
-    return "{\n" + ",\n".join(f" {json.dumps(key)}: {json.dumps(x)}" for key, x in record.items()) + "\n}\n"
 
 
 def tested(setting: Setting, estimator: Any, parts: Split) -> Record:
@@ -180,20 +169,20 @@ def tested(setting: Setting, estimator: Any, parts: Split) -> Record:
         )
     table = pl.DataFrame({"group": parts.test[setting.roles["group"]], "loss": loss, "likely": likely}).filter(scored)
     groups = table.group_by("group", maintain_order=True).agg(pl.col("loss", "likely").mean(), rows=pl.len())
-    found: Record = {"metric": setting.metric.name, "value": float(table["loss"].mean())}  # type: ignore[arg-type]
-    found |= {"log_likelihood": float(table["likely"].mean()), "rows": len(table)}  # type: ignore[arg-type]
-    found["groups"] = {
+    scores: Record = {"metric": setting.metric.name, "value": float(table["loss"].mean())}  # type: ignore[arg-type]
+    scores |= {"log_likelihood": float(table["likely"].mean()), "rows": len(table)}  # type: ignore[arg-type]
+    scores["groups"] = {
         "names": [str(name) for name in groups["group"]],
         "rows": groups["rows"].to_list(),
         "value": [float(f"{x:.{DIGITS}g}") for x in groups["loss"]],
         "log_likelihood": [float(f"{x:.{DIGITS}g}") for x in groups["likely"]],
     }
-    return found
+    return scores
 
 
 def _best(history: Sequence[Record]) -> float | None:
-    found = [record["best"] for record in history if record["best"] is not None]
-    return max(found) if found else None
+    best = [record["best"] for record in history if record["best"] is not None]
+    return max(best) if best else None
 
 
 def _machine(estimator: Any) -> Record:
@@ -203,8 +192,3 @@ def _machine(estimator: Any) -> Record:
     parameters = saving.plain(estimator.get_params(deep=False))
     device = torch.cuda.get_device_name() if gpu else f"cpu, {torch.get_num_threads()} threads"
     return {"versions": versions, "device": device, "parameters": parameters}
-
-
-def read(folder: Path) -> list[Record]:
-    """Every record in the folder."""
-    return [json.loads(path.read_text()) for path in sorted(folder.glob("*/*/*.json"))]

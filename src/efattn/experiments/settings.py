@@ -39,8 +39,8 @@ class Metric:
         if self.of_mean is None:
             return -estimator.log_likelihood(test)["item_log_likelihood"].fill_null(np.nan).to_numpy()
         (value,) = estimator.schema_.roles.of("value")
-        told = estimator.predict(test, interval=None)
-        return self.of_mean(told[f"{value}_mean"].to_numpy(), told[value].to_numpy())
+        predicted = estimator.predict(test, interval=None)
+        return self.of_mean(predicted[f"{value}_mean"].to_numpy(), predicted[value].to_numpy())
 
 
 def squared(mean: np.ndarray, y: np.ndarray) -> np.ndarray:
@@ -101,8 +101,8 @@ class Setting:
 
 def by_groups(frame: pl.DataFrame, group: str, parts: Mapping[str, np.ndarray]) -> Split:
     """Rows of the groups named in each part."""
-    found = {name: frame.filter(pl.col(group).is_in(pl.Series(which).implode())) for name, which in parts.items()}
-    return Split(**found)
+    rows = {name: frame.filter(pl.col(group).is_in(pl.Series(which).implode())) for name, which in parts.items()}
+    return Split(**rows)
 
 
 def random_users(frame: pl.DataFrame, seed: int, group: str = "user") -> Split:
@@ -118,5 +118,5 @@ def quarter_held(train: pl.DataFrame, test: pl.DataFrame, group: str, seed: int)
     names = train[group].unique().sort().to_numpy()
     drawn = names[np.random.default_rng(seed).permutation(len(names))]
     a = int(0.75 * len(names))
-    found = by_groups(train, group, {"train": drawn[:a], "validation": drawn[a:], "test": drawn[:0]})
-    return found._replace(test=test)
+    split = by_groups(train, group, {"train": drawn[:a], "validation": drawn[a:], "test": drawn[:0]})
+    return split._replace(test=test)

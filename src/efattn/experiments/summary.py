@@ -13,7 +13,7 @@ import numpy as np
 
 from efattn import storage
 from efattn.experiments.presets import SETTINGS
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 
 FLOOR = "Bayes floor"  # what drew the data: a limit, not a peer
@@ -21,19 +21,19 @@ FLOOR = "Bayes floor"  # what drew the data: a limit, not a peer
 
 def summarised(records: Sequence[Record]) -> list[Record]:
     """In the order of the presets; what has not run is left out."""
-    found = []
+    lines = []
     for setting in SETTINGS:
-        mine = {entry: of(records, setting, entry) for entry in setting.entries}
+        mine = {entry: runs_of(records, setting, entry) for entry in setting.entries}
         peer = best_peer(setting, records)
         for entry, runs in mine.items():
             if runs:
-                found.append(record(setting, entry, runs))
+                lines.append(of_runs(setting, entry, runs))
                 if peer is not None and entry.preset not in ("peer",) and entry.model.startswith("EFA"):
-                    found[-1]["against"] = {"model": peer.model, **paired(setting, runs, mine[peer])}
-    return found
+                    lines[-1]["against"] = {"model": peer.model, **paired(setting, runs, mine[peer])}
+    return lines
 
 
-def of(records: Iterable[Record], setting: Setting, entry: Entry) -> list[Record]:
+def runs_of(records: Iterable[Record], setting: Setting, entry: Entry) -> list[Record]:
     """The runs of one model under one preset, by seed."""
     name = (setting.experiment, setting.name, entry.model, entry.preset)
     mine = [r for r in records if (r["experiment"], r["setting"], r["model"], r["preset"]) == name]
@@ -45,12 +45,12 @@ def best_peer(setting: Setting, records: Sequence[Record]) -> Entry | None:
     means = {
         entry: float(np.mean([r["value"] for r in runs]))
         for entry in setting.entries
-        if entry.preset == "peer" and entry.model != FLOOR and (runs := of(records, setting, entry))
+        if entry.preset == "peer" and entry.model != FLOOR and (runs := runs_of(records, setting, entry))
     }
     return min(means, key=lambda entry: means[entry]) if means else None
 
 
-def record(setting: Setting, entry: Entry, runs: list[Record]) -> Record:
+def of_runs(setting: Setting, entry: Entry, runs: list[Record]) -> Record:
     values = [run["value"] for run in runs]
     return {
         "experiment": setting.experiment,
@@ -78,7 +78,7 @@ def paired(setting: Setting, runs: Sequence[Record], peers: Sequence[Record], ke
     which = np.unique(names, return_inverse=True)[1]
     weight = np.bincount(which, rows)
     gap = np.bincount(which, rows * gaps) / weight
-    mean = float(np.average(gap, weights=weight))
+    mean = float(np.average([run[key] - peer[key] for run, peer in pairs], weights=[run["rows"] for run, _ in pairs]))
     share = weight / weight.sum()
     error = float(np.sqrt(np.sum((share * (gap - mean)) ** 2) * len(gap) / max(len(gap) - 1, 1)))
     return {"difference": mean, "error": error, "groups": len(gap)}
@@ -97,7 +97,7 @@ def _pairs(setting: Setting, runs: Sequence[Record], peers: Sequence[Record]) ->
 
 def write(folder: Path, records: Sequence[Record]) -> list[Record]:
     """results/summary.json"""
-    found = summarised(records)
+    lines = summarised(records)
     with storage.beside(folder / "summary.json") as part:
-        part.write_text(json.dumps(found, indent=1) + "\n")
-    return found
+        part.write_text(json.dumps(lines, indent=1) + "\n")
+    return lines

@@ -19,6 +19,7 @@ import polars as pl
 
 from efattn import __version__, datasets, storage, theory
 from efattn.estimators import EFA
+from efattn.experiments import records
 from efattn.experiments.presets import synthetic
 
 Columns = Mapping[str, list[Any]]
@@ -47,19 +48,19 @@ def _sequences() -> tuple[tuple[EFA, ...], pl.DataFrame]:
 
 def identifiability() -> tuple[Columns, dict[str, Any]]:
     a, b = _fits()
-    found = theory.compare(a, b, synthetic.split(0).test).columns()
+    columns = theory.compare(a, b, synthetic.split(0).test).columns()
     (c, d), test = _sequences()
     more = theory.compare(c, d, test).columns()
-    data = ["synthetic"] * len(found["term"]) + ["sequences"] * len(more["term"])
-    return {"data": data, **{name: [*x, *more[name]] for name, x in found.items()}}, {}
+    data = ["synthetic"] * len(columns["term"]) + ["sequences"] * len(more["term"])
+    return {"data": data, **{name: [*x, *more[name]] for name, x in columns.items()}}, {}
 
 
 def diversity() -> tuple[Columns, dict[str, Any]]:
-    found = theory.check_diversity(_fits()[0], synthetic.split(0).test).columns()
+    columns = theory.check_diversity(_fits()[0], synthetic.split(0).test).columns()
     fitted, test = _sequences()
     more = theory.check_diversity(fitted[0], test).columns()
-    data = ["synthetic"] * len(found["term"]) + ["sequences"] * len(more["term"])
-    return {"data": data, **{name: [*x, *more[name]] for name, x in found.items()}}, {}
+    data = ["synthetic"] * len(columns["term"]) + ["sequences"] * len(more["term"])
+    return {"data": data, **{name: [*x, *more[name]] for name, x in columns.items()}}, {}
 
 
 def bound() -> tuple[Columns, dict[str, Any]]:
@@ -70,14 +71,14 @@ def bound() -> tuple[Columns, dict[str, Any]]:
 
 
 def excess() -> tuple[Columns, dict[str, Any]]:
-    found = theory.excess_experiment(GROUPS, (0, 1, 2))
-    more = {"slope": found.slope, "floor": found.floor, "without_context": found.without_context}
-    return found.columns(), more
+    excess = theory.excess_experiment(GROUPS, (0, 1, 2))
+    more = {"slope": excess.slope, "floor": excess.floor, "without_context": excess.without_context}
+    return excess.columns(), more
 
 
 def propositions() -> tuple[Columns, dict[str, Any]]:
-    found = theory.check_propositions()
-    return found.columns(), {"difference": found.difference}
+    checked = theory.check_propositions()
+    return checked.columns(), {"difference": checked.difference}
 
 
 PARTS: tuple[Callable[[], tuple[Columns, dict[str, Any]]], ...] = (
@@ -89,21 +90,22 @@ PARTS: tuple[Callable[[], tuple[Columns, dict[str, Any]]], ...] = (
 )
 
 
-def run_all(folder: Path, told: Callable[[str, dict[str, Any]], object] | None = None) -> None:
+def run_all(folder: Path, on_result: Callable[[str, dict[str, Any]], object] | None = None) -> None:
     for part in PARTS:
         path = folder / "theory" / f"{part.__name__}.json"
         if path.exists():
             continue
         start = time.perf_counter()
-        columns, more = part()
         record: dict[str, Any] = {"part": part.__name__, "seeds": list(SEEDS), "version": __version__}
+        record["commit"] = records.commit()
+        columns, more = part()
         record |= {"seconds": round(time.perf_counter() - start, 2), **more}
         record["columns"] = {name: [_plain(x) for x in column] for name, column in columns.items()}
         path.parent.mkdir(parents=True, exist_ok=True)
         with storage.beside(path) as beside:
             beside.write_text(json.dumps(record, indent=1) + "\n")
-        if told is not None:
-            told(part.__name__, record)
+        if on_result is not None:
+            on_result(part.__name__, record)
 
 
 def read(folder: Path) -> dict[str, dict[str, Any]]:

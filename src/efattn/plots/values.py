@@ -29,8 +29,8 @@ def predicted_against_actual(
     if not len(y):
         raise DataError("There is no row with both an actual and a predicted value.")
     error = float(np.sqrt(np.mean((y - mean) ** 2)))
-    told = subtitle or f"{len(y):,} rows; half of the errors are below {np.median(np.abs(y - mean)):.2g}."
-    figure = style.page(5.6, 5.4, title, told)
+    line = subtitle or f"{len(y):,} rows; half of the errors are below {np.median(np.abs(y - mean)):.2g}."
+    figure = style.page(5.6, 5.4, title, line)
     axes = figure.add_subplot()
     low, high = min(y.min(), mean.min()), max(y.max(), mean.max())
     room = 0.03 * (high - low or 1)
@@ -97,8 +97,8 @@ def history(model: Any, *, title: str = "How the fit went", subtitle: str | None
     terms = list(dict.fromkeys(record["term"] for record in records))
     if not terms:
         raise DataError("This model has no history: it was not trained.")
-    told = "Log-likelihood per target; higher is better." if subtitle is None else subtitle
-    figure = style.page(max(4.6 * len(terms), 6.2), 4.2, title, told)
+    line = "Log-likelihood per target; higher is better." if subtitle is None else subtitle
+    figure = style.page(max(4.6 * len(terms), 6.2), 4.2, title, line)
     for k, term in enumerate(terms):
         axes = figure.add_subplot(1, len(terms), k + 1)
         mine = [record for record in records if record["term"] == term]

@@ -28,13 +28,13 @@ def attention_heatmap(
     """Targets down, context across. by: one map averaged over layers and heads, one per layer, or one per head."""
     weights, (layers, heads) = attention.weights, attention.weights.shape[:2]
     if by == "mean":
-        panels, told = {"": attention.mean()}, f"Weights averaged over {_count(layers, 'layer')} and "
-        told += f"{_count(heads, 'head')}; each row sums to one."
+        panels, line = {"": attention.mean()}, f"Weights averaged over {_count(layers, 'layer')} and "
+        line += f"{_count(heads, 'head')}; each row sums to one."
     elif by == "layer":
-        panels, told = {f"Layer {k + 1}": x.mean(0) for k, x in enumerate(weights)}, "Weights averaged over heads."
+        panels, line = {f"Layer {k + 1}": x.mean(0) for k, x in enumerate(weights)}, "Weights averaged over heads."
     elif by == "head":
         every = ((k, h) for k in range(layers) for h in range(heads))
-        panels, told = {f"Layer {k + 1}, head {h + 1}": weights[k, h] for k, h in every}, "Each row sums to one."
+        panels, line = {f"Layer {k + 1}, head {h + 1}": weights[k, h] for k, h in every}, "Each row sums to one."
     else:
         raise DataError(f"by is 'mean', 'layer' or 'head'; found {by!r}.")
     across = [
@@ -42,8 +42,8 @@ def attention_heatmap(
     ]
     names = {"down": "predicted", "across": "looked at"}
     columns = heads if by == "head" else None
-    told = told if subtitle is None else subtitle
-    return heatmaps(panels, attention.targets, across, title=title, subtitle=told, columns=columns, **names)
+    line = line if subtitle is None else subtitle
+    return heatmaps(panels, attention.targets, across, title=title, subtitle=line, columns=columns, **names)
 
 
 @style.styled

@@ -1,8 +1,8 @@
 """The paper's theorems and propositions, run on data and on fitted models."""
 
 from efattn.theory.diversity import Diversity, DiversityMatrix, check_diversity
-from efattn.theory.excess_loss import Bound, LayerNorms, Norms, bound, bound_term, log_log_slope, norms
-from efattn.theory.experiment import Excess, Field, excess_experiment
+from efattn.theory.excess_curve import Excess, Field, excess_experiment
+from efattn.theory.excess_loss import Bound, LayerNorms, Norms, bound, bound_term, log_log_slope, norms, vacuity
 from efattn.theory.identifiability import Comparison, Identifiability, LinearFit, compare, linear_map_fit
 from efattn.theory.propositions import Difference, Propositions, check_propositions
 
@@ -28,4 +28,5 @@ __all__ = [
     "linear_map_fit",
     "log_log_slope",
     "norms",
+    "vacuity",
 ]

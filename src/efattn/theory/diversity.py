@@ -68,16 +68,18 @@ class Diversity:
 def check_diversity(model: EFA, table: Any, rows: int = 4000, contexts: int = 200) -> Diversity:
     """Of a fitted EFA on the rows of a table, of which `rows` are looked at, evenly spaced. contexts: how many of them
     condition I is checked in where the support is distinct."""
-    found = []
-    for name, term in terms(model).items():
-        reading = read(model, name, table)
-        reading = reading.at(_spaced(reading.row, rows))
-        if term.of_items:
-            found.append(pairs_of_items(name, reading, contexts))
-            found.append(contexts_of_items(name, reading))
-        else:
-            found.append(assess(reading.features, term=name, condition_name="III"))
-    return Diversity(tuple(found))
+    matrices: list[DiversityMatrix] = []
+    for name in terms(model):
+        matrices += of_reading(name, read(model, name, table), rows, contexts)
+    return Diversity(tuple(matrices))
+
+
+def of_reading(name: str, reading: Reading, rows: int = 4000, contexts: int = 200) -> tuple[DiversityMatrix, ...]:
+    """I and II of an item term, III of a value term."""
+    reading = reading.at(_spaced(reading.row, rows))
+    if reading.centre is None:
+        return (assess(reading.features, term=name, condition_name="III"),)
+    return pairs_of_items(name, reading, contexts), contexts_of_items(name, reading)
 
 
 def pairs_of_items(name: str, reading: Reading, contexts: int = 200) -> DiversityMatrix:
@@ -131,8 +133,8 @@ def _differences(centre: np.ndarray) -> np.ndarray:
     return np.delete(centre - centre[base], base, axis=0)
 
 
-def _worst(found: Iterable[DiversityMatrix]) -> DiversityMatrix:
-    every = list(found)
+def _worst(matrices: Iterable[DiversityMatrix]) -> DiversityMatrix:
+    every = list(matrices)
     worst = min(every, key=lambda x: (x.rank, -x.condition))
     return replace(worst, worst_of=len(every), share=float(np.mean([x.holds for x in every])))
 

@@ -81,24 +81,45 @@ def norms(term: Term) -> Norms:
     parts = {"value embedding": embedding.target, "mix": embedding.mix, "head": term.head.body}
     beyond = {}
     for name, part in parts.items():
-        found = () if part is None else _linear_norms(part)
-        if found:
-            beyond[name] = sum(found)
+        sizes = () if part is None else _linear_norms(part)
+        if sizes:
+            beyond[name] = sum(sizes)
     return Norms(tuple(_layer(block) for block in term.stack.layers), places, beyond)
 
 
 @final
 @dataclass(frozen=True)
 class Bound:
-    """The term of the bound and all that it is computed from: the arguments of bound_term, and the model's norms."""
+    """The term of the bound and all that it is computed from: the arguments of bound_term, and the model's norms.
+    marginal_loss: of predicting the mean, which needs no network and exceeds the best loss by no more than itself."""
 
     term: float
     sizes: dict[str, Any]
     norms: Norms
+    marginal_loss: float
+
+    @property
+    def vacuous(self) -> bool:
+        """Whether the bound promises less than predicting the mean does."""
+        return self.term > self.marginal_loss
 
     def columns(self) -> dict[str, list[Any]]:
         """One row."""
-        return {name: [x] for name, x in {**self.sizes, "term": self.term}.items()}
+        told = {**self.sizes, "term": self.term, "marginal_loss": self.marginal_loss, "vacuous": self.vacuous}
+        return {name: [x] for name, x in told.items()}
+
+    def __str__(self) -> str:
+        return vacuity(self.term, self.marginal_loss)
+
+
+def vacuity(term: float, marginal_loss: float) -> str:
+    """What the bound's term promises, in words."""
+    if term <= marginal_loss:
+        return f"The bound's term {term:.4g} is below {marginal_loss:.4g}, the loss of predicting the mean."
+    return (
+        f"The bound is vacuous: its term {term:.4g} is larger than {marginal_loss:.4g}, the loss of predicting the "
+        "mean, and promises nothing."
+    )
 
 
 @torch.no_grad()
@@ -128,7 +149,8 @@ def bound(model: EFA, table: Any, confidence: float = 0.95, radius: float | None
         "largest_value": largest,
         "confidence": confidence,
     }
-    return Bound(bound_term(**sizes), sizes, found)
+    assert groups.value is not None
+    return Bound(bound_term(**sizes), sizes, found, marginal_loss=float(np.nanvar(groups.value)) / 2)
 
 
 def log_log_slope(groups: Any, excess: Any) -> float:

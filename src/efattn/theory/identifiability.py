@@ -9,9 +9,12 @@ Measured by regressing one fit's embeddings on the other's:
 and by canonical correlations, each beside two controls: an untrained network of the same make in place of the other
 fit, and the other fit with its rows permuted, which is what chance gives for so many columns.
 
-Two things are not identified, and not counted. What lies across all differences of deltas changes no softmax: where
-width > D - 1, H is projected onto their span first. And the features of a value term, of which there are more than
-d_y, are described only; its natural parameter is what the likelihood knows.
+A fit that agrees no better than a control says nothing, whatever its R^2 is.
+
+What is identified: H and delta of an item term where diversity I and II hold in both fits, and the features of a value
+term where III does and there are no more of them than natural parameters. Natural parameters are what the likelihood
+knows, and need no theorem. What lies across all differences of deltas changes no softmax: where width > D - 1, so that
+I must fail, H is projected onto their span, and described only.
 """
 
 from dataclasses import dataclass
@@ -21,10 +24,14 @@ import numpy as np
 
 from efattn.errors import DataError
 from efattn.estimators import EFA
+from efattn.theory.diversity import of_reading
 from efattn.theory.reading import Reading, read, terms, untrained
 from efattn.theory.table import text
 
 TOLERANCE = 1e-9  # of the largest singular value, below which a direction is none
+Verdict = tuple[bool, str]  # identified or not, and why
+KNOWN: Verdict = (True, "the likelihood knows it")
+TOO_MANY: Verdict = (False, "more features than values")
 
 
 @final
@@ -58,16 +65,22 @@ def linear_map_fit(a: np.ndarray, b: np.ndarray, intercept: bool = True) -> Line
 @final
 @dataclass(frozen=True)
 class Comparison:
-    """One quantity of one term in two fits, over n rows (or items)."""
+    """One quantity of one term in two fits, over n rows (or items). reason: why it is identified, or why not."""
 
     term: str
     quantity: str
     identified: bool
+    reason: str
     intercept: bool
     n: int
     fit: LinearFit
     untrained: LinearFit
     permuted: LinearFit
+
+    @property
+    def above_controls(self) -> bool:
+        """Whether the fits agree better than one of them does with an untrained network, and better than by chance."""
+        return bool(self.fit.r2 > max(self.untrained.r2, self.permuted.r2) + TOLERANCE)
 
 
 @final
@@ -85,12 +98,14 @@ class Identifiability:
             "term": [x.term for x in rows],
             "quantity": [x.quantity for x in rows],
             "identified": [x.identified for x in rows],
+            "reason": [x.reason for x in rows],
             "intercept": [x.intercept for x in rows],
             "n": [x.n for x in rows],
             "dimensions": [len(x.fit.correlations) for x in rows],
             "r2": [x.fit.r2 for x in rows],
             "r2_untrained": [x.untrained.r2 for x in rows],
             "r2_permuted": [x.permuted.r2 for x in rows],
+            "above_controls": [x.above_controls for x in rows],
             "correlation": [x.fit.mean_correlation for x in rows],
             "correlation_untrained": [x.untrained.mean_correlation for x in rows],
             "correlation_permuted": [x.permuted.mean_correlation for x in rows],
@@ -110,20 +125,36 @@ def compare(model_a: EFA, model_b: EFA, table: Any, seed: int = 0) -> Identifiab
     if model_a.context != model_b.context:
         raise DataError("One model looks at the past, the other at all others: their conditionals are not the same.")
     fresh, draw = untrained(model_b, seed), np.random.default_rng(seed)
-    found: list[Comparison] = []
+    comparisons: list[Comparison] = []
     for name in shared:
         a, b, c = read(model_a, name, table), read(model_b, name, table), read(model_b, name, table, fresh)
         row = np.intersect1d(a.row, b.row)
         of_term = (a.at(row), b.at(row), c.at(row))
+        diverse = _diverse(name, a, b)
         if mine[name].of_items:
-            found += _items(name, *of_term, _common(model_a, model_b), draw)
+            comparisons += _items(name, *of_term, _common(model_a, model_b), diverse, draw)
         else:
-            found += _values(name, *of_term, draw)
-    return Identifiability(tuple(found))
+            comparisons += _values(name, *of_term, diverse, draw)
+    return Identifiability(tuple(comparisons))
+
+
+def _diverse(name: str, a: Reading, b: Reading) -> Verdict:
+    """Whether every diversity condition of a term holds in both fits, and which."""
+    matrices = [*of_reading(name, a), *of_reading(name, b)]
+    failing = [x for x in matrices if not x.holds]
+    names = list(dict.fromkeys(x.condition_name for x in failing or matrices))
+    verb = "fail" if failing else "hold"
+    return not failing, f"{' and '.join(names)} {verb if len(names) > 1 else verb + 's'}"
 
 
 def _items(
-    name: str, a: Reading, b: Reading, c: Reading, common: tuple[np.ndarray, np.ndarray], draw: np.random.Generator
+    name: str,
+    a: Reading,
+    b: Reading,
+    c: Reading,
+    common: tuple[np.ndarray, np.ndarray],
+    diverse: Verdict,
+    draw: np.random.Generator,
 ) -> list[Comparison]:
     here, there = common
     assert a.centre is not None
@@ -134,33 +165,36 @@ def _items(
     logits = a.natural[:, here], b.natural[:, there], c.natural[:, there]
     others = (logits[1], logits[2], logits[1][draw.permutation(len(a.row))])
     return [
-        _compared(name, "context", True, a.biased or b.biased, h, draw),
-        _compared(name, "items", True, True, delta, draw),
-        Comparison(name, "natural parameter", True, False, len(a.row), *(_agreement(logits[0], x) for x in others)),
+        _compared(name, "context", diverse, a.biased or b.biased, h, draw),
+        _compared(name, "items", diverse, True, delta, draw),
+        Comparison(name, "natural parameter", *KNOWN, False, len(a.row), *(_agreement(logits[0], x) for x in others)),
     ]
 
 
-def _values(name: str, a: Reading, b: Reading, c: Reading, draw: np.random.Generator) -> list[Comparison]:
+def _values(
+    name: str, a: Reading, b: Reading, c: Reading, diverse: Verdict, draw: np.random.Generator
+) -> list[Comparison]:
     natural = tuple(_unit_columns(x.natural) for x in (a, b, c))
     features = tuple(x.features for x in (a, b, c))
+    too_many = TOO_MANY if a.features.shape[1] > a.natural.shape[1] else None
     return [
-        _compared(name, "natural parameter", True, True, natural, draw),
-        _compared(name, "features", False, a.biased or b.biased, features, draw),
+        _compared(name, "natural parameter", KNOWN, True, natural, draw),
+        _compared(name, "features", too_many or diverse, a.biased or b.biased, features, draw),
     ]
 
 
 def _compared(
     term: str,
     quantity: str,
-    identified: bool,
+    verdict: Verdict,
     intercept: bool,
-    found: tuple[np.ndarray, ...],
+    arrays: tuple[np.ndarray, ...],
     draw: np.random.Generator,
 ) -> Comparison:
-    """found: of the one fit, of the other, and of the untrained network."""
-    a, b, fresh = found
+    """arrays: of the one fit, of the other, and of the untrained network."""
+    a, b, fresh = arrays
     fits = (linear_map_fit(a, x, intercept) for x in (b, fresh, b[draw.permutation(len(b))]))
-    return Comparison(term, quantity, identified, intercept, len(a), *fits)
+    return Comparison(term, quantity, *verdict, intercept, len(a), *fits)
 
 
 def _agreement(a: np.ndarray, b: np.ndarray) -> LinearFit:

@@ -61,7 +61,7 @@ class Propositions:
 
 def check_propositions(seeds: Sequence[int] = (0, 1, 2)) -> Propositions:
     """Each model in both contexts, without and with an intercept, over some draws of data and parameters."""
-    found = []
+    differences = []
     for context in CONTEXTS:
         for intercept in (False, True):
             drawn = [list(_models(seed, context, intercept)) for seed in seeds]
@@ -70,8 +70,8 @@ def check_propositions(seeds: Sequence[int] = (0, 1, 2)) -> Propositions:
                 measured = [_difference(model, batch) for _, _, model, batch in cases]
                 rows, largest, difference = (np.array(x) for x in zip(*measured, strict=True))
                 sizes = int(rows.sum()), float(largest.max()), float(difference.max())
-                found.append(Difference(number, name, context, intercept, *sizes))
-    return Propositions(tuple(sorted(found, key=lambda x: (x.intercept, x.proposition, x.model, x.context))))
+                differences.append(Difference(number, name, context, intercept, *sizes))
+    return Propositions(tuple(sorted(differences, key=lambda x: (x.intercept, x.proposition, x.model, x.context))))
 
 
 def ragged(seed: int, *, counts: bool = False) -> Batch:

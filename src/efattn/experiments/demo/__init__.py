@@ -33,15 +33,15 @@ def run(
     if name not in NAMES:
         raise DataError(f"There is no demo {name!r}; there are {' and '.join(map(repr, NAMES))}.")
     from efattn.experiments.demo import synthetic, weather
-    from efattn.experiments.demo.telling import Telling
+    from efattn.experiments.demo.report import Report
 
     start = time.perf_counter()
-    told = Telling(folder, console)
+    report = Report(folder, console)
     with _one_thread():
-        found = synthetic.run(told, users, epochs) if name == "synthetic" else weather.run(told, epochs)
+        numbers = synthetic.run(report, users, epochs) if name == "synthetic" else weather.run(report, epochs)
     seconds = time.perf_counter() - start
-    told.close(seconds)
-    return {"demo": name, "folder": str(told.folder), "files": told.files, "seed": 0, "seconds": seconds, **found}
+    report.close(seconds)
+    return {"demo": name, "folder": str(report.folder), "files": report.files, "seed": 0, "seconds": seconds, **numbers}
 
 
 @contextlib.contextmanager

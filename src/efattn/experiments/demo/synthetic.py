@@ -12,7 +12,7 @@ import polars as pl
 from efattn import datasets, plots
 from efattn.errors import DataError
 from efattn.estimators import EFA, LatentFactor
-from efattn.experiments.demo.telling import HOW, Telling
+from efattn.experiments.demo.report import TRAINING, Report
 from efattn.models import Term
 from efattn.network import Context
 from efattn.training import Training
@@ -22,13 +22,13 @@ SIGHT: dict[Context, str] = {"past": "earlier ratings", "others": "all other rat
 FEWEST = 40
 
 
-def run(told: Telling, users: int, epochs: int | None) -> dict[str, Any]:
+def run(report: Report, users: int, epochs: int | None) -> dict[str, Any]:
     if users < FEWEST:
         raise DataError(f"The demo needs at least {FEWEST} users, not {users}.")
     frame = datasets.synthetic_ratings(users)
     train, test = frame.filter(pl.col("user") <= 3 * users // 4), frame.filter(pl.col("user") > 3 * users // 4)
-    told.say("Order decides: the paper's synthetic ratings\n", "bold")
-    told.say(
+    report.say("Order decides: the paper's synthetic ratings\n", "bold")
+    report.say(
         f"{users:,} users rate five movies in a random order. Ratings are 3 on average, with noise of variance 1, but\n"
         "  movie 2 gets 1 if movie 1 came earlier, and 5 if not;\n"
         "  movies 3 and 4 get 1 directly after one another;\n"
@@ -38,22 +38,22 @@ def run(told: Telling, users: int, epochs: int | None) -> dict[str, Any]:
     floor = float(((test["rating"] - test["mean"]) ** 2).mean())  # type: ignore[arg-type]
     errors, models = [], {}
     for context in SIGHT:
-        models[context] = fitted(told, context, train, epochs)
+        models[context] = fitted(report, context, train, epochs)
         errors += [{"context": context, "model": n, "error": error(m, test)} for n, m in models[context].items()]
-    report(told, errors, floor)
-    draw(told, models, test)
-    finish(told, models["past"]["EFA"], test)
+    print_errors(report, errors, floor)
+    draw(report, models, test)
+    finish(report, models["past"]["EFA"], test)
     return {"errors": errors, "floor": floor}
 
 
-def fitted(told: Telling, context: Context, train: pl.DataFrame, epochs: int | None) -> dict[str, Any]:
+def fitted(report: Report, context: Context, train: pl.DataFrame, epochs: int | None) -> dict[str, Any]:
     common: dict[str, Any] = {
         "family": "gaussian",
         "context": context,
         "terms": "value",
         "seed": 0,
     }
-    how = {**HOW, "tokens": 640}
+    how = {**TRAINING, "tokens": 640}
     latent = LatentFactor(
         width=32, intercept=True, standardise="item", training=Training(epochs=epochs or 6, **how), **common
     )
@@ -62,8 +62,8 @@ def fitted(told: Telling, context: Context, train: pl.DataFrame, epochs: int | N
     efa = EFA(companions=None, training=Training(epochs=epochs or 12, **how), **sizes, **common)
     seen = SIGHT[context]
     return {
-        "latent factors": told.fitted(latent, train, f"latent factors to {seen}", **ROLES, validation=0.1),
-        "EFA": told.fitted(efa, train, f"EFA to {seen}", **ROLES, validation=0.1),
+        "latent factors": report.fitted(latent, train, f"latent factors to {seen}", **ROLES, validation=0.1),
+        "EFA": report.fitted(efa, train, f"EFA to {seen}", **ROLES, validation=0.1),
     }
 
 
@@ -72,26 +72,26 @@ def error(model: Any, test: pl.DataFrame) -> float:
     return float(((predicted["rating_mean"] - predicted["rating"]) ** 2).mean())
 
 
-def report(told: Telling, errors: list[dict[str, Any]], floor: float) -> None:
-    told.say("\nMean squared error on the test users:\n", "bold")
+def print_errors(report: Report, errors: list[dict[str, Any]], floor: float) -> None:
+    report.say("\nMean squared error on the test users:\n", "bold")
     lines = []
     for context, seen in SIGHT.items():
         mine = {e["model"]: e["error"] for e in errors if e["context"] == context}
         lines.append([seen, *(f"{mine[name]:.3f}" for name in ("latent factors", "EFA")), f"{floor:.3f}"])
-    told.table(["each rating given", "latent factors", "EFA", "best possible"], lines)
-    told.say("\nBest possible is the error of the rule that drew the ratings: all that is left is noise.")
+    report.table(["each rating given", "latent factors", "EFA", "best possible"], lines)
+    report.say("\nBest possible is the error of the rule that drew the ratings: all that is left is noise.")
 
 
-def draw(told: Telling, models: dict[Context, dict[str, Any]], test: pl.DataFrame) -> None:
-    told.picture(order_effects(models["past"], test), "order-effects.png")
+def draw(report: Report, models: dict[Context, dict[str, Any]], test: pl.DataFrame) -> None:
+    report.picture(order_effects(models["past"], test), "order-effects.png")
     for context in SIGHT:
-        told.picture(where_heads_look(models[context]["EFA"], test), f"attention-{context}.png")
+        report.picture(where_heads_look(models[context]["EFA"], test), f"attention-{context}.png")
 
 
-def finish(told: Telling, model: EFA, test: pl.DataFrame) -> None:
-    model.save(told.path("synthetic.efattn"))
-    told.rows(test.drop("mean"), "test.csv")
-    told.written(
+def finish(report: Report, model: EFA, test: pl.DataFrame) -> None:
+    model.save(report.path("synthetic.efattn"))
+    report.rows(test.drop("mean"), "test.csv")
+    report.written(
         {
             "order-effects.png": "what EFA and latent factors predict in each situation",
             "attention-past.png": "where EFA looks when it finds the rules, given earlier ratings",
@@ -100,16 +100,16 @@ def finish(told: Telling, model: EFA, test: pl.DataFrame) -> None:
             "test.csv": "the test users' ratings",
         }
     )
-    model_, test_, all_, mine = map(told.shell, ("synthetic.efattn", "test.csv", "ratings.csv", "mine.efattn"))
+    model_, test_, all_, mine = map(report.shell, ("synthetic.efattn", "test.csv", "ratings.csv", "mine.efattn"))
     roles = "--group user --item movie --value rating --order position --context past"
-    told.next("Predict each rating from the earlier ones", f"efattn predict {model_} {test_}")
-    told.next("See what is in the model", f"efattn summary {model_}")
-    told.next(
+    report.next("Predict each rating from the earlier ones", f"efattn predict {model_} {test_}")
+    report.next("See what is in the model", f"efattn summary {model_}")
+    report.next(
         "Fit your own",
         f"efattn datasets export synthetic -o {all_}",
         f"efattn fit {all_} {roles} -o {mine}",
     )
-    told.next("See it on real temperatures", "efattn demo weather")
+    report.next("See it on real temperatures", "efattn demo weather")
 
 
 def order_effects(models: dict[str, Any], test: pl.DataFrame) -> Any:
@@ -125,10 +125,10 @@ def order_effects(models: dict[str, Any], test: pl.DataFrame) -> Any:
         "movie 5, last": (5.0, (movie == 5) & last),
         "movie 5, earlier": (3.0, (movie == 5) & ~last),
     }
-    told = {name: model.predict(test, interval=None) for name, model in models.items()}
+    frames = {name: model.predict(test, interval=None) for name, model in models.items()}
     predicted = {
         name: {case: frame.filter(which)["rating_mean"].to_numpy() for case, (_, which) in situations.items()}
-        for name, frame in told.items()
+        for name, frame in frames.items()
     }
     return plots.predicted_by_case(
         {case: mean for case, (mean, _) in situations.items()},
@@ -167,7 +167,7 @@ def by_movie(model: EFA, test: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     groups = model.schema_.standardise(model.schema_.encode(test))
     assert groups.vocabulary is not None
     movies = [groups.vocabulary.number(movie) for movie in range(1, 6)]
-    term, places, found = model.model_["rating"], [], []
+    term, places, every = model.model_["rating"], [], []
     assert isinstance(term, Term)
     for batch in model.fitted_.batches(groups, term):
         assert batch.item is not None
@@ -175,6 +175,6 @@ def by_movie(model: EFA, test: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
         place = np.stack([(item == number).argmax(1) for number in movies], 1)  # (user, movie)
         weights = term.attention(batch).detach().numpy()  # (user, layer, head, target, context)
         weights = np.take_along_axis(weights, place[:, None, None, :, None], 3)
-        found.append(np.take_along_axis(weights, place[:, None, None, None, :], 4))
+        every.append(np.take_along_axis(weights, place[:, None, None, None, :], 4))
         places.append(place)
-    return np.concatenate(places), np.concatenate(found)
+    return np.concatenate(places), np.concatenate(every)

@@ -11,7 +11,7 @@ import polars as pl
 
 from efattn import datasets, plots
 from efattn.estimators import EFA, LatentFactor
-from efattn.experiments.demo.telling import HOW, Telling
+from efattn.experiments.demo.report import TRAINING, Report
 from efattn.training import Training
 
 ROLES: dict[str, Any] = {
@@ -33,38 +33,38 @@ CITIES = {
 }
 
 
-def run(told: Telling, epochs: int | None) -> dict[str, Any]:
+def run(report: Report, epochs: int | None) -> dict[str, Any]:
     frame = datasets.noaa_october()
     year = pl.col("date").dt.year()
     train, test = frame.filter(year < TEST), frame.filter(year == TEST)
-    told.say("What a station's temperature is, from all others of the day\n", "bold")
-    told.say(
+    report.say("What a station's temperature is, from all others of the day\n", "bold")
+    report.say(
         f"{frame['station'].n_unique()} stations of the central United States, daily means around October. "
         f"The days of 1990 to {TEST - 1} train, those of {TEST} test.\n"
     )
-    models = fitted(told, train, epochs)
+    models = fitted(report, train, epochs)
     errors = {"station mean": station_mean_error(train, test)}
     predicted = {name: model.predict(test, interval=None) for name, model in models.items()}
     errors |= {name: float(((p["tmean_mean"] - p["tmean"]) ** 2).mean()) for name, p in predicted.items()}
-    told.say(f"\nError on the days of {TEST}, in degrees Fahrenheit:\n", "bold")
+    report.say(f"\nError on the days of {TEST}, in degrees Fahrenheit:\n", "bold")
     lines = [[name, f"{e:.2f}", f"{e**0.5:.2f}"] for name, e in errors.items()]
-    told.table(["", "mean squared error", "its root"], lines)
-    draw(told, models["EFA"], test, predicted["EFA"])
-    finish(told, models["EFA"], test)
+    report.table(["", "mean squared error", "its root"], lines)
+    draw(report, models["EFA"], test, predicted["EFA"])
+    finish(report, models["EFA"], test)
     return {"errors": errors}
 
 
-def fitted(told: Telling, train: pl.DataFrame, epochs: int | None) -> dict[str, Any]:
+def fitted(report: Report, train: pl.DataFrame, epochs: int | None) -> dict[str, Any]:
     common: dict[str, Any] = {"family": "gaussian", "context": "others", "terms": "value", "standardise": "item"}
     common["seed"] = 0
-    how = {**HOW, "tokens": 440}
+    how = {**TRAINING, "tokens": 440}
     latent = LatentFactor(width=32, neighbours=5, training=Training(epochs=epochs or 60, **how), **common)
     sizes: dict[str, Any] = {"layers": 1, "heads": 2, "width": 32, "feed_forward": 64, "norm": "pre"}
     sizes |= {"dropout": 0.0, "context_dropout": 0.3}  # hidden stations: so that it does not lean on one
     efa = EFA(companions=None, training=Training(epochs=epochs or 60, **how), **sizes, **common)
     return {
-        "latent factors, five nearest": told.fitted(latent, train, "latent factors", **ROLES, validation=0.15),
-        "EFA": told.fitted(efa, train, "EFA", **ROLES, validation=0.15),
+        "latent factors, five nearest": report.fitted(latent, train, "latent factors", **ROLES, validation=0.15),
+        "EFA": report.fitted(efa, train, "EFA", **ROLES, validation=0.15),
     }
 
 
@@ -74,9 +74,9 @@ def station_mean_error(train: pl.DataFrame, test: pl.DataFrame) -> float:
     return float(test.join(means, on="station").select(((pl.col("tmean") - pl.col("usual")) ** 2).mean()).item())
 
 
-def draw(told: Telling, model: EFA, test: pl.DataFrame, predicted: pl.DataFrame) -> None:
-    told.picture(one_day(predicted), "one-day.png")
-    told.picture(listening(model, test), "listening.png")
+def draw(report: Report, model: EFA, test: pl.DataFrame, predicted: pl.DataFrame) -> None:
+    report.picture(one_day(predicted), "one-day.png")
+    report.picture(listening(model, test), "listening.png")
     scatter = plots.predicted_against_actual(
         predicted["tmean"],
         predicted["tmean_mean"],
@@ -84,7 +84,7 @@ def draw(told: Telling, model: EFA, test: pl.DataFrame, predicted: pl.DataFrame)
         title=f"EFA on the {test['date'].n_unique()} test days of {TEST}",
         subtitle="Each station from the others of its day.\nOn the line, the prediction is right.",
     )
-    told.picture(scatter, "predictions.png")
+    report.picture(scatter, "predictions.png")
 
 
 def one_day(predicted: pl.DataFrame) -> Any:
@@ -129,10 +129,10 @@ def listening(model: EFA, test: pl.DataFrame) -> Any:
     )
 
 
-def finish(told: Telling, model: EFA, test: pl.DataFrame) -> None:
-    model.save(told.path("weather.efattn"))
-    told.rows(test, "test.csv")
-    told.written(
+def finish(report: Report, model: EFA, test: pl.DataFrame) -> None:
+    model.save(report.path("weather.efattn"))
+    report.rows(test, "test.csv")
+    report.written(
         {
             "one-day.png": "a test day on the map: measured, predicted, and what was missed",
             "listening.png": "which stations one station listens to",
@@ -141,11 +141,11 @@ def finish(told: Telling, model: EFA, test: pl.DataFrame) -> None:
             "test.csv": f"the days of {TEST}",
         }
     )
-    model_, test_, all_, mine = map(told.shell, ("weather.efattn", "test.csv", "stations.csv", "mine.efattn"))
+    model_, test_, all_, mine = map(report.shell, ("weather.efattn", "test.csv", "stations.csv", "mine.efattn"))
     roles = "--group date --item station --attributes latitude --attributes longitude --value tmean --terms value"
-    told.next("Predict each station from the others", f"efattn predict {model_} {test_}")
-    told.next("How probable is what happened", f"efattn score {model_} {test_}")
-    told.next(
+    report.next("Predict each station from the others", f"efattn predict {model_} {test_}")
+    report.next("How probable is what happened", f"efattn score {model_} {test_}")
+    report.next(
         "Fit your own",
         f"efattn datasets export noaa-october -o {all_}",
         f"efattn fit {all_} {roles} --family gaussian -o {mine}",

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from efattn import storage
 from efattn.errors import DataError
-from efattn.experiments.page import html, leading, made, markdown, sections, theorems
+from efattn.experiments.page import html, leading_table, markdown, provenance, sections, theorems
 from efattn.experiments.page.blocks import Block, Picture
-from efattn.experiments.page.reading import Results
+from efattn.experiments.page.results import Results
 
 TITLE = "Results"
 
@@ -35,4 +35,9 @@ def write(pages: Path, folder: Path) -> None:
 
 def page(results: Results) -> list[Block]:
     """All that the page says, in its order."""
-    return [*leading.blocks(results), *sections.blocks(results), *theorems.blocks(results), *made.blocks(results)]
+    return [
+        *leading_table.blocks(results),
+        *sections.blocks(results),
+        *theorems.blocks(results),
+        *provenance.blocks(results),
+    ]

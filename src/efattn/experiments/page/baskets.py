@@ -7,9 +7,10 @@ import numpy as np
 
 from efattn import plots
 from efattn.experiments.page.blocks import Block, Heading, Text, label, picture, table
-from efattn.experiments.page.reading import NONE, Results, efa, papers, settings
+from efattn.experiments.page.numbers import NONE
+from efattn.experiments.page.results import Results, efa, papers, settings
 from efattn.experiments.presets.groceries import REPRESENTATIVE
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.plots import style
 
 if TYPE_CHECKING:
@@ -67,9 +68,9 @@ def _weights(attention: Sequence[Record]) -> Iterator[Block]:
         names = [_short(name) for name in basket["items"]]
         panels = {f"Layer {layer}": np.array(x) for layer, x in enumerate(basket["weights"], 1)}
         words: dict[str, Any] = {"down": "predicted, in the order of the basket", "across": "looked at"}
-        told = "Weights averaged over heads; dark is much."
+        about = "Weights averaged over heads; dark is much."
         figure = plots.heatmaps(
-            panels, names, names, title=f"Attention in a basket of {len(names)}", subtitle=told, **words
+            panels, names, names, title=f"Attention in a basket of {len(names)}", subtitle=about, **words
         )
         yield picture(f"instacart-attention-{k}", figure, f"Attention weights of test basket {k}, one map per layer.")
 
@@ -80,11 +81,11 @@ def _vectors(vectors: dict[str, Any]) -> Iterator[Block]:
     every = {kind: np.array(vectors[kind]) for kind in KINDS}  # (head, item, size)
     for head in range(len(every["query"])):
         mine = {kind: x[head] for kind, x in every.items()}
-        told = f"Queries, keys and values of every item, layer 1, head {head + 1}"
+        title = f"Queries, keys and values of every item, layer 1, head {head + 1}"
         sorted_ = "items in the order of their first principal component."
-        yield picture(f"instacart-vectors-{head + 1}", _maps(mine, names, told), f"{told}; {sorted_}")
+        yield picture(f"instacart-vectors-{head + 1}", _maps(mine, names, title), f"{title}; {sorted_}")
         flat = "in the plane of their first two principal components; names are left out where they would overlap."
-        yield picture(f"instacart-plane-{head + 1}", _plane(mine, names, told), f"{told}, {flat}")
+        yield picture(f"instacart-plane-{head + 1}", _plane(mine, names, title), f"{title}, {flat}")
 
 
 @style.styled

@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 
 from efattn.experiments import summary
-from efattn.experiments.page import standing
+from efattn.experiments.page import comparisons
 from efattn.experiments.page.blocks import Block, Bullets, Cell, Text, table
-from efattn.experiments.page.reading import Results, efa, entry, named
+from efattn.experiments.page.results import Results, efa, entry, named
 from efattn.experiments.presets import BEYOND
 from efattn.experiments.settings import Entry, Setting
 
@@ -20,14 +20,18 @@ def blocks(results: Results) -> Iterator[Block]:
     yield Text(ABOUT)
     rows = [(setting, _shown(results, setting)) for setting in BEYOND]
     gaps = [(setting, _to_latent(results, setting)) for setting in BEYOND]
-    peers = [(setting, standing.against(results, setting, efa(setting, "defaults"))) for setting in BEYOND]
+    peers = [(setting, comparisons.against(results, setting, efa(setting, "defaults"))) for setting in BEYOND]
     cells: list[list[str | Cell]] = []
     for (setting, shown), (_, gap), (_, other) in zip(rows, gaps, peers, strict=True):
-        differences = [standing.difference(setting, gap), standing.difference(setting, other)]
-        cells.append([named(setting), *standing.losses(results, setting, shown), *differences])
+        differences = [comparisons.difference(setting, gap), comparisons.difference(setting, other)]
+        cells.append([named(setting), *comparisons.losses(results, setting, shown), *differences])
     yield table(HEAD, cells)
-    told = [standing.places(gaps, "latent factors", "them"), standing.places(peers, "the best peer")]
-    words = (*(f"EFA, defaults: {words}." for words in told if words), *standing.uneven(results, rows))
+    latent = comparisons.where_efa_stands(gaps, "latent factors", "them")
+    best = comparisons.where_efa_stands(peers, "the best peer")
+    words = (
+        *(f"EFA, defaults: {words}." for words in (latent, best) if words),
+        *comparisons.uneven_seeds(results, rows),
+    )
     if words:
         yield Bullets(words)
 
@@ -37,9 +41,9 @@ def _latent(setting: Setting) -> Entry | None:
 
 
 def _shown(results: Results, setting: Setting) -> list[Entry | None]:
-    return [results.peer(setting), _latent(setting), efa(setting, "defaults")]
+    return [results.best_peer(setting), _latent(setting), efa(setting, "defaults")]
 
 
-def _to_latent(results: Results, setting: Setting) -> standing.Gap:
+def _to_latent(results: Results, setting: Setting) -> comparisons.Gap:
     mine, theirs = (results.runs(setting, one) for one in (efa(setting, "defaults"), _latent(setting)))
     return summary.paired(setting, mine, theirs)

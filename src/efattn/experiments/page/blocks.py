@@ -88,6 +88,6 @@ def label(name: object) -> str:
     return str(name).replace("$", r"\$")
 
 
-def said(names: Sequence[str]) -> str:
+def listing(names: Sequence[str]) -> str:
     """a, b and c"""
     return " and ".join(filter(None, (", ".join(names[:-1]), names[-1]))) if names else ""

@@ -80,9 +80,9 @@ def _block(block: Block) -> str:
         case Table():
             return _table(block)
         case Picture(_, png, caption):
-            data, told = base64.b64encode(png).decode(), caption.replace("`", "")
+            data, alone = base64.b64encode(png).decode(), caption.replace("`", "")
             return (
-                f'<figure><img alt="{escape(told)}" src="data:image/png;base64,{data}">\n'
+                f'<figure><img alt="{escape(alone)}" src="data:image/png;base64,{data}">\n'
                 f"<figcaption>{inline(caption)}</figcaption></figure>"
             )
 
@@ -103,10 +103,10 @@ def _table(table: Table) -> str:
 def _one(tag: str, cell: Cell, word: bool, more: str = "", narrow: bool = False) -> str:
     """narrow: what stands behind a number, its spread and seeds, goes below it."""
     first, tied, rest = cell.text.partition(TIED) if narrow else (cell.text, "", "")
-    told = f"<strong>{inline(first)}</strong>" if cell.bold and first else inline(first)
+    text = f"<strong>{inline(first)}</strong>" if cell.bold and first else inline(first)
     below = f"<small>{inline(rest)}</small>" if tied else ""
     kind = ' class="word"' if word else ""
-    return f"<{tag}{kind}{more}>{told}{below}</{tag}>"
+    return f"<{tag}{kind}{more}>{text}{below}</{tag}>"
 
 
 def inline(text: str) -> str:

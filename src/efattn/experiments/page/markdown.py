@@ -33,8 +33,8 @@ def _table(table: Table) -> str:
 
 
 def _cell(cell: Cell) -> str:
-    told = inline(cell.text)
-    return f"**{told}**" if cell.bold and told else told
+    text = inline(cell.text)
+    return f"**{text}**" if cell.bold and text else text
 
 
 def inline(text: str) -> str:

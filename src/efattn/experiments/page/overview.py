@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from efattn.experiments.page.blocks import Block, label, picture
-from efattn.experiments.page.reading import Results, efa, named, papers
+from efattn.experiments.page.results import Results, efa, named, papers
 from efattn.experiments.presets import OF_THE_PAPER
 from efattn.experiments.settings import Entry, Setting
 from efattn.plots import style
@@ -33,9 +33,9 @@ def blocks(results: Results) -> Iterator[Block]:
     rows = [(s, {name: relative(results, s, _entry(s, name)) for name in MARKS}) for s in OF_THE_PAPER]
     chosen = [(s, row) for s, row in rows if any(map(len, row.values()))]
     if chosen:
-        found: Spread = {name: [row[name] for _, row in chosen] for name in MARKS}
-        peers = [(named(s), getattr(results.peer(s), "model", "")) for s, _ in chosen]
-        yield picture("overview", _draw(peers, found), CAPTION)
+        losses: Spread = {name: [row[name] for _, row in chosen] for name in MARKS}
+        peers = [(named(s), getattr(results.best_peer(s), "model", "")) for s, _ in chosen]
+        yield picture("overview", _draw(peers, losses), CAPTION)
 
 
 def _entry(setting: Setting, name: str) -> Entry | None:
@@ -46,7 +46,7 @@ def _entry(setting: Setting, name: str) -> Entry | None:
 
 def relative(results: Results, setting: Setting, entry: Entry | None) -> np.ndarray:
     """Per cent above the best peer, by seed: of the same seed's split where splits move."""
-    peers = {run["seed"]: run["value"] for run in results.runs(setting, results.peer(setting))}
+    peers = {run["seed"]: run["value"] for run in results.runs(setting, results.best_peer(setting))}
     if not peers:
         return np.zeros(0)
     mean = float(np.mean(list(peers.values())))
@@ -57,14 +57,14 @@ def relative(results: Results, setting: Setting, entry: Entry | None) -> np.ndar
 
 
 @style.styled
-def _draw(peers: list[tuple[str, str]], found: Spread) -> "Figure":
-    told = "Loss relative to the best simple peer on the same test rows; left of the line is better."
-    figure = style.page(8.6, 1.7 + 0.44 * len(peers), "Exponential family attention beside honest peers", told)
+def _draw(peers: list[tuple[str, str]], losses: Spread) -> "Figure":
+    subtitle = "Loss relative to the best simple peer on the same test rows; left of the line is better."
+    figure = style.page(8.6, 1.7 + 0.44 * len(peers), "Exponential family attention beside honest peers", subtitle)
     axes = figure.add_subplot()
     axes.axvline(0, color=style.INK, linewidth=1.1, zorder=1)
     for k, (name, (colour, marker)) in enumerate(MARKS.items()):
         drawn = False
-        for row, values in enumerate(found[name]):
+        for row, values in enumerate(losses[name]):
             at = row + 0.19 * (k - 1.5)
             if not len(values):
                 continue
@@ -76,7 +76,7 @@ def _draw(peers: list[tuple[str, str]], found: Spread) -> "Figure":
             )
         if drawn:
             axes.scatter([], [], s=46, color=colour, marker=marker, label=name)
-    _axes(axes, peers, [x for rows in found.values() for x in rows if len(x)])
+    _axes(axes, peers, [x for rows in losses.values() for x in rows if len(x)])
     marks, names = axes.get_legend_handles_labels()
     figure.legend(marks, names, loc="outside lower center", ncols=len(marks), handletextpad=0.2)
     return figure

@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Iterator
 
-from efattn.experiments.page import baskets, beyond, counts, places
+from efattn.experiments.page import baskets, beyond, cities, ratings
 from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, table
-from efattn.experiments.page.reading import NONE, Results, digits, named, number, seconds, settings, spread
+from efattn.experiments.page.numbers import NONE, digits, number, seconds, spread
+from efattn.experiments.page.results import Results, named, settings
 from efattn.experiments.presets import EXPERIMENTS
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 from efattn.experiments.summary import FLOOR
 
@@ -22,9 +23,9 @@ TITLES = {
 }
 FIRST: dict[str, Callable[[Results], Iterator[Block]]] = {"beyond": beyond.blocks}
 MORE: dict[str, Callable[[Results], Iterator[Block]]] = {
-    "ratings": counts.blocks,
+    "ratings": ratings.blocks,
     "instacart": baskets.blocks,
-    "cities": places.blocks,
+    "cities": cities.blocks,
 }
 
 
@@ -46,25 +47,25 @@ def blocks(results: Results) -> Iterator[Block]:
 
 def _table(results: Results, setting: Setting) -> Iterator[Block]:
     """The lowest loss first; what the paper has a number for is there even if it has not run."""
-    found = {entry: results.of(setting, entry) for entry in setting.entries}
-    shown = [entry for entry, one in found.items() if one is not None or entry.paper is not None]
-    shown.sort(key=lambda entry: _place(found[entry]))
-    competing = [one["mean"] for entry, one in found.items() if one is not None and entry.model != FLOOR]
+    summaries = {entry: results.summary_of(setting, entry) for entry in setting.entries}
+    shown = [entry for entry, one in summaries.items() if one is not None or entry.paper is not None]
+    shown.sort(key=lambda entry: _place(summaries[entry]))
+    competing = [one["mean"] for entry, one in summaries.items() if one is not None and entry.model != FLOOR]
     lowest = min(competing, default=None) if results.on_equal_rows(setting, setting.entries) else None
     if shown:
-        rows = [_row(setting, entry, found[entry], lowest) for entry in shown]
+        rows = [_row(setting, entry, summaries[entry], lowest) for entry in shown]
         printed = any(entry.paper is not None for entry in setting.entries)
         kept = [k for k, name in enumerate(HEAD) if name != "paper" or printed]
         yield table([HEAD[k] for k in kept], [[row[k] for k in kept] for row in rows], words=2)
-    missing = [f"{entry.model} ({entry.preset})" for entry, one in found.items() if one is None]
+    missing = [f"{entry.model} ({entry.preset})" for entry, one in summaries.items() if one is None]
     if missing:
         yield Text(f"Not run yet: {'; '.join(missing)}.")
-    yield from _off(found)
+    yield from _off(summaries)
 
 
-def _off(found: dict[Entry, Record | None]) -> Iterator[Block]:
+def _off(summaries: dict[Entry, Record | None]) -> Iterator[Block]:
     """Where ours is not the paper's number."""
-    gaps = [(e.model, one["mean"] / e.paper - 1) for e, one in found.items() if one is not None and e.paper]
+    gaps = [(e.model, one["mean"] / e.paper - 1) for e, one in summaries.items() if one is not None and e.paper]
     far = [f"{model} ({number(100 * gap, 1, sign=True)} %)" for model, gap in gaps if abs(gap) > FAR]
     if far:
         yield Text(
@@ -74,16 +75,16 @@ def _off(found: dict[Entry, Record | None]) -> Iterator[Block]:
         yield Text(f"Within {100 * FAR:.0f} % of the paper's numbers: {'; '.join(model for model, _ in gaps)}.")
 
 
-def _place(found: Record | None) -> float:
-    return float("inf") if found is None else float(found["mean"])
+def _place(line: Record | None) -> float:
+    return float("inf") if line is None else float(line["mean"])
 
 
-def _row(setting: Setting, entry: Entry, found: Record | None, lowest: float | None) -> list[str | Cell]:
+def _row(setting: Setting, entry: Entry, line: Record | None, lowest: float | None) -> list[str | Cell]:
     places = digits(setting)
     preset = "floor, not a peer" if entry.model == FLOOR else entry.preset
     printed = number(entry.paper, 3)
-    if found is None:
+    if line is None:
         return [entry.model, preset, printed, "not run yet", NONE, NONE, NONE]
-    mean = Cell(spread(found, places), bold=found["mean"] == lowest and entry.model != FLOOR)
-    likely = number(found["log_likelihood"], places)
-    return [entry.model, preset, printed, mean, str(found["seeds"]), likely, seconds(found["seconds"])]
+    mean = Cell(spread(line, places), bold=line["mean"] == lowest and entry.model != FLOOR)
+    likely = number(line["log_likelihood"], places)
+    return [entry.model, preset, printed, mean, str(line["seeds"]), likely, seconds(line["seconds"])]

@@ -6,9 +6,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from efattn.experiments import theory
-from efattn.experiments.page.blocks import Block, Heading, Text, picture, said, table
-from efattn.experiments.page.reading import Results, number, short
+from efattn.experiments.page.blocks import Block, Heading, Text, listing, picture, table
+from efattn.experiments.page.numbers import number, short
+from efattn.experiments.page.results import Results
 from efattn.plots import style
+from efattn.theory import vacuity
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -20,9 +22,10 @@ PROPOSITIONS = (
 )
 IDENTIFIABILITY = (
     "Two fits that differ in their seeds only. R² is of one fit's embeddings by a linear map of the other's; the "
-    "controls are an untrained network and rows in a random order. Theorem 1 speaks of those that are identified; "
-    "where the head reads more features than there are values, they are described, not identified. With about as many "
-    "dimensions as points any control fits by chance, which is why it is there."
+    "controls are an untrained network in the other's place and rows in a random order. Theorem 1 speaks of embeddings "
+    "whose diversity conditions (below) hold in both fits; the others are described, not identified, as are features "
+    "of which the head reads more than there are values. Natural parameters are what the likelihood knows, without a "
+    "theorem. With about as many dimensions as points any control fits by chance, which is why it is there."
 )
 DIVERSITY = (
     "Theorem 1 asks for contexts and items that are diverse enough: matrices I, II and III must be invertible. Rank "
@@ -38,7 +41,7 @@ def blocks(results: Results) -> Iterator[Block]:
     yield Heading("Theory")
     missing = [part.__name__ for part in theory.PARTS if part.__name__ not in results.theory]
     if missing:
-        yield Text(f"Not run yet: {said(missing)}.")
+        yield Text(f"Not run yet: {listing(missing)}.")
     drawn = {
         "propositions": _propositions,
         "identifiability": _identifiability,
@@ -46,9 +49,9 @@ def blocks(results: Results) -> Iterator[Block]:
         "bound": _bound,
         "excess": _excess,
     }
-    for name, told in drawn.items():
+    for name, section in drawn.items():
         if name in results.theory:
-            yield from told(results.theory[name])
+            yield from section(results.theory[name])
 
 
 def _rows(part: Part, names: Sequence[str]) -> list[list[str]]:
@@ -66,13 +69,25 @@ def _propositions(part: Part) -> Iterator[Block]:
 
 
 def _identifiability(part: Part) -> Iterator[Block]:
-    yield Heading("Fits agree up to a linear map", 3)
+    yield Heading("Do fits agree up to a linear map?", 3)
     yield Text(IDENTIFIABILITY)
+    columns = part["columns"]
+    marks = [f"{short(yes)}: {why}" for yes, why in zip(columns["identified"], columns["reason"], strict=True)]
     names = ("data", "term", "quantity", "identified", "n", "dimensions", "r2", "r2_untrained", "r2_permuted")
     head = ("data", "term", "quantity", "identified", "points", "dimensions", "R²", "R², untrained", "R², permuted")
     more = ("correlation", "correlation_untrained", "correlation_permuted")
     words = ("canonical correlation", "untrained", "permuted")
-    yield table((*head, *words), _rows(part, (*names, *more)), words=4)
+    yield table((*head, *words), _rows({"columns": {**columns, "identified": marks}}, (*names, *more)), words=4)
+    yield Text(_above_controls(columns))
+
+
+def _above_controls(columns: dict[str, list[Any]]) -> str:
+    """Where agreement says something, and where it does not."""
+    every = zip(*(columns[name] for name in ("data", "term", "quantity", "above_controls")), strict=True)
+    below = [f"{quantity} of {data} ({term})" for data, term, quantity, above in every if not above]
+    if not below:
+        return "Every R² is above those of its controls."
+    return f"No better than a control, so that the agreement says nothing: {listing(below)}."
 
 
 def _diversity(part: Part) -> Iterator[Block]:
@@ -100,37 +115,45 @@ def _bound(part: Part) -> Iterator[Block]:
     columns = part["columns"]
     named = {"feed_forward": "feed-forward width", "hidden": "hidden width of places", "output": "width of places"}
     named |= {"largest_value": "largest value", "radius": "clip radius", "term": "the bound's term"}
+    named |= {"marginal_loss": "loss of predicting the mean"}
     rows = [[named.get(name, name), short(column[0])] for name, column in columns.items() if column]
     yield table(("quantity", "value"), rows)
+    yield Text(vacuity(columns["term"][0], columns["marginal_loss"][0]))
 
 
 def _excess(part: Part) -> Iterator[Block]:
     yield Heading("Excess loss falls as data grow", 3)
-    columns, slope = part["columns"], part["slope"]
-    floor = "" if part.get("floor") is None else f" The floor that it is measured from is {short(part['floor'])}"
-    without = part.get("without_context")
-    floor += (
-        "."
-        if floor and without is None
-        else f"; without any context the loss would be {short(without)}."
-        if floor
-        else ""
-    )
+    columns, slope, without = part["columns"], part["slope"], part["without_context"]
     steep = "as fast as the bound, or faster" if slope <= -0.5 else "more slowly than the bound"
     yield Text(
         f"Held-out excess loss (mean squared error / 2) of fits to growing numbers of groups F. The bound "
-        f"falls as F to the power of {number(-0.5, 1)}; the slope here is {number(slope, 2)}, {steep}.{floor}"
+        f"falls as F to the power of {number(-0.5, 1)}; the slope here is {number(slope, 2)}, {steep}. The floor "
+        f"that it is measured from is {short(part['floor'])}; predicting the mean, without context, has an excess loss "
+        f"of {short(without)}. {_vacuous(columns, without)}"
     )
     yield picture(
         "theory-excess", _draw(columns, slope), "Excess loss against the number of groups, both on log scales."
     )
 
 
+def _vacuous(columns: dict[str, list[Any]], without_context: float) -> str:
+    """Where the bound promises less than predicting the mean does."""
+    terms = columns["term"]
+    groups = {g for g, term in zip(columns["groups"], terms, strict=True) if term > without_context}
+    if not groups:
+        return "The bound's term is below that at every F."
+    where = "at every F" if groups == set(columns["groups"]) else f"up to F = {max(groups):,}"
+    return (
+        f"The bound itself is vacuous {where}: its term, {short(min(terms))} to {short(max(terms))}, is larger "
+        "than that, and promises nothing."
+    )
+
+
 @style.styled
 def _draw(columns: dict[str, list[Any]], slope: float) -> "Figure":
     groups, excess = np.array(columns["groups"], float), np.array(columns["excess"], float)
-    told = f"Slope {number(slope, 2)} on log scales; Theorem 2's bound has {number(-0.5, 1)}."
-    figure = style.page(6.4, 4.4, "Excess loss falls as data grow", told)
+    subtitle = f"Slope {number(slope, 2)} on log scales; Theorem 2's bound has {number(-0.5, 1)}."
+    figure = style.page(6.4, 4.4, "Excess loss falls as data grow", subtitle)
     axes = figure.add_subplot()
     at = np.unique(groups)
     mean = np.array([excess[groups == g].mean() for g in at])

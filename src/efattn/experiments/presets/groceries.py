@@ -44,14 +44,14 @@ def inside(estimator: GroupEstimator, parts: Split) -> dict[str, Any]:
     found["attention"] = []
     for basket in parts.test["basket"].unique(maintain_order=True)[:BASKETS]:
         seen = estimator.attention(parts.test.filter(pl.col("basket") == basket))
-        weights = np.round(seen.weights.mean(1), 4).tolist()  # (layer, target, context)
+        weights = np.round(seen.weights.mean(1, dtype=float), 4).tolist()  # (layer, target, context)
         found["attention"].append({"items": [str(name) for name in seen.targets], "weights": weights})
     term, vectors = estimator.model_["item"], item_vectors(estimator.model_)
     assert isinstance(term, Term)
     assert vectors is not None
     layer = term.stack.layers[0].attention
     heads = {  # (head, item, size)
-        what: np.round((vectors @ layer.matrix(which)[0].detach().mT).numpy(), 4).tolist()
+        what: np.round((vectors @ layer.matrix(which)[0].detach().mT).double().numpy(), 4).tolist()
         for which, what in enumerate(("query", "key", "value"))
     }
     names = estimator.embeddings("item")["product"].to_list()

@@ -1,4 +1,4 @@
-"""What the files of a results folder say, by setting and model, and how numbers are printed."""
+"""What the files of a results folder say, by setting and model."""
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
@@ -6,14 +6,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
-from efattn.experiments import runner, summary, theory
-from efattn.experiments.page.blocks import TIED
+from efattn.experiments import records, summary, theory
 from efattn.experiments.presets import SETTINGS
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
-
-NONE = "–"  # noqa: RUF001
-MINUS = "\N{MINUS SIGN}"
 
 
 @final
@@ -26,7 +22,7 @@ class Results:
 
     @classmethod
     def read(cls, folder: Path) -> "Results":
-        return cls(runner.read(folder), theory.read(folder))
+        return cls(records.read(folder), theory.read(folder))
 
     @cached_property
     def _summary(self) -> dict[tuple[str, ...], Record]:
@@ -34,12 +30,12 @@ class Results:
 
     @cached_property
     def _runs(self) -> dict[tuple[str, ...], list[Record]]:
-        found: dict[tuple[str, ...], list[Record]] = {}
+        by_name: dict[tuple[str, ...], list[Record]] = {}
         for record in sorted(self.records, key=lambda r: r["seed"]):
-            found.setdefault(_name(record["experiment"], record["setting"], record), []).append(record)
-        return found
+            by_name.setdefault(_name(record["experiment"], record["setting"], record), []).append(record)
+        return by_name
 
-    def of(self, setting: Setting, entry: Entry | None) -> Record | None:
+    def summary_of(self, setting: Setting, entry: Entry | None) -> Record | None:
         """Its line of the summary, if it has run."""
         return None if entry is None else self._summary.get(_key(setting, entry))
 
@@ -52,19 +48,19 @@ class Results:
         seeds = {tuple(run["seed"] for run in runs) for one in entries if (runs := self.runs(setting, one))}
         return not setting.moving or len(seeds) <= 1
 
-    def together(self, setting: Setting, entries: Sequence[Entry | None]) -> list[Record | None]:
+    def on_shared_seeds(self, setting: Setting, entries: Sequence[Entry | None]) -> list[Record | None]:
         """Their lines of the summary; where splits move, over the seeds that all of them have run."""
         if self.on_equal_rows(setting, entries):
-            return [self.of(setting, one) for one in entries]
+            return [self.summary_of(setting, one) for one in entries]
         every = [{run["seed"] for run in runs} for one in entries if (runs := self.runs(setting, one))]
         shared = set.intersection(*every)
-        found: list[Record | None] = []
+        lines: list[Record | None] = []
         for one in entries:
             mine = [run for run in self.runs(setting, one) if run["seed"] in shared]
-            found.append(summary.record(setting, one, mine) if one is not None and mine else None)
-        return found
+            lines.append(summary.of_runs(setting, one, mine) if one is not None and mine else None)
+        return lines
 
-    def peer(self, setting: Setting) -> Entry | None:
+    def best_peer(self, setting: Setting) -> Entry | None:
         return summary.best_peer(setting, self.records)
 
     def with_key(self, setting: Setting, entry: Entry | None, key: str) -> list[Record]:
@@ -103,41 +99,3 @@ def efa(setting: Setting, preset: str) -> Entry | None:
 def named(setting: Setting) -> str:
     """To stand in a list."""
     return f"{setting.experiment} ({setting.name})"
-
-
-def digits(setting: Setting) -> int:
-    return 4 if setting.aim is not None and setting.aim < 2 else 3
-
-
-def number(x: float | None, places: int = 3, sign: bool = False) -> str:
-    if x is None or x != x:
-        return NONE
-    return f"{x:{'+' if sign else ''}.{places}f}".replace("-", MINUS)
-
-
-def short(x: Any) -> str:
-    """Four digits, or the word."""
-    if isinstance(x, bool):
-        return "yes" if x else "no"
-    if isinstance(x, float):
-        if abs(x) == float("inf"):
-            return "∞" if x > 0 else f"{MINUS}∞"
-        if 1000 <= abs(x) < 1e7:
-            return f"{x:,.0f}".replace("-", MINUS)
-        return NONE if x != x else f"{x:.4g}".replace("-", MINUS)
-    return NONE if x is None else f"{x:,}" if isinstance(x, int) else str(x)
-
-
-def spread(found: Record | None, places: int) -> str:
-    """mean ± sd, in one line"""
-    if found is None:
-        return NONE
-    sd = "" if found["sd"] is None else f"{TIED}±{TIED}{number(found['sd'], places)}"
-    return f"{number(found['mean'], places)}{sd}"
-
-
-def seconds(x: float) -> str:
-    """In words that suit its size."""
-    if x < 0.1:
-        return "< 0.1"
-    return f"{x:.1f}" if x < 10 else f"{x:,.0f}"

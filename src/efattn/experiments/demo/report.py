@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 
 # every option that matters, so that a demo stays what it is when defaults change
-HOW: dict[str, Any] = {"rate": 0.01, "warmup": 0.05, "decay": "cosine", "optimiser": "adamw", "weight_decay": 0.01}
-HOW |= {"clip": 1.0, "patience": None, "device": "cpu"}
+TRAINING: dict[str, Any] = {"rate": 0.01, "warmup": 0.05, "decay": "cosine", "optimiser": "adamw", "weight_decay": 0.01}
+TRAINING |= {"clip": 1.0, "patience": None, "device": "cpu"}
 
 
 @final
-class Telling:
+class Report:
     """files: the names of what was written, in order."""
 
     def __init__(self, folder: str | Path, console: Console | None = None) -> None:
@@ -32,8 +32,8 @@ class Telling:
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
-            found = "is a file" if self.folder.is_file() else f"cannot be made: {error.strerror or error}"
-            raise DataError(f"The folder {str(folder)!r} {found}. Name another one for the demo.") from error
+            wrong = "is a file" if self.folder.is_file() else f"cannot be made: {error.strerror or error}"
+            raise DataError(f"The folder {str(folder)!r} {wrong}. Name another one for the demo.") from error
 
     def say(self, text: str = "", style: str | None = None) -> None:
         self.console.print(text, style=style, markup=False)

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Sequence
 
-from efattn.experiments.page import overview, standing
-from efattn.experiments.page.blocks import Block, Bullets, Cell, Table, Text, said, table
-from efattn.experiments.page.reading import Results, digits, efa, named, number, papers
-from efattn.experiments.page.standing import against, listed
+from efattn.experiments.page import comparisons, overview
+from efattn.experiments.page.blocks import Block, Bullets, Cell, Table, Text, listing, table
+from efattn.experiments.page.comparisons import against, listed_settings
+from efattn.experiments.page.numbers import digits, number
+from efattn.experiments.page.results import Results, efa, named, papers
 from efattn.experiments.presets import OF_THE_PAPER
 from efattn.experiments.settings import Entry, Setting
 from efattn.experiments.summary import FLOOR
@@ -54,11 +55,11 @@ def _row(results: Results, setting: Setting) -> list[str | Cell]:
     ours, one = _shown(results, setting), compared(results, setting)
     printed = [number(None if entry is None else entry.paper, places=3) for entry in ours[:2]]
     which = "" if one is None or one.preset == "best" else f" ({one.preset})"
-    gap = standing.difference(setting, against(results, setting, one)) + which
+    gap = comparisons.difference(setting, against(results, setting, one)) + which
     return [
         named(setting),
         *printed,
-        *standing.losses(results, setting, ours),
+        *comparisons.losses(results, setting, ours),
         gap,
         number(setting.aim, digits(setting)),
     ]
@@ -67,7 +68,7 @@ def _row(results: Results, setting: Setting) -> list[str | Cell]:
 def _shown(results: Results, setting: Setting) -> list[Entry | None]:
     """Whose means of ours stand in a row."""
     paper = [papers(setting, "latent factors"), papers(setting, "EFA")]
-    return [*paper, results.peer(setting), efa(setting, "defaults"), efa(setting, "best")]
+    return [*paper, results.best_peer(setting), efa(setting, "defaults"), efa(setting, "best")]
 
 
 def compared(
@@ -82,37 +83,37 @@ def _standing(results: Results) -> Iterator[str]:
     """Where EFA is ahead, level and behind; which aims are reached; how far the floor is; what is missing."""
     for preset, name in (("best", "EFA, best preset"), ("defaults", "EFA, defaults"), ("paper", "EFA, paper's preset")):
         gaps = [(s, against(results, s, compared(results, s, [preset]))) for s in OF_THE_PAPER]
-        told = standing.places(gaps, "the best peer")
-        if told:
-            yield f"{name}: {told}."
+        where = comparisons.where_efa_stands(gaps, "the best peer")
+        if where:
+            yield f"{name}: {where}."
     yield from _aims(results)
     yield from _floors(results)
-    yield from standing.uneven(results, [(s, _shown(results, s)) for s in OF_THE_PAPER])
-    missing = [named(s) for s in OF_THE_PAPER if results.of(s, efa(s, "best")) is None]
+    yield from comparisons.uneven_seeds(results, [(s, _shown(results, s)) for s in OF_THE_PAPER])
+    missing = [named(s) for s in OF_THE_PAPER if results.summary_of(s, efa(s, "best")) is None]
     if missing:
-        yield f"EFA's best preset is still to be run in {listed(missing, len(OF_THE_PAPER))}."
-    missing = [named(s) for s in OF_THE_PAPER if results.peer(s) is None]
+        yield f"EFA's best preset is still to be run in {listed_settings(missing, len(OF_THE_PAPER))}."
+    missing = [named(s) for s in OF_THE_PAPER if results.best_peer(s) is None]
     if missing:
-        yield f"Peers are still to be run in {listed(missing, len(OF_THE_PAPER))}."
+        yield f"Peers are still to be run in {listed_settings(missing, len(OF_THE_PAPER))}."
 
 
 def _aims(results: Results) -> Iterator[str]:
-    found = [(named(s), s.aim, results.of(s, efa(s, "best"))) for s in OF_THE_PAPER]
-    reached = [title for title, aim, one in found if aim is not None and one is not None and one["mean"] <= aim]
-    missed = [title for title, aim, one in found if aim is not None and one is not None and one["mean"] > aim]
+    aims = [(named(s), s.aim, results.summary_of(s, efa(s, "best"))) for s in OF_THE_PAPER]
+    reached = [title for title, aim, one in aims if aim is not None and one is not None and one["mean"] <= aim]
+    missed = [title for title, aim, one in aims if aim is not None and one is not None and one["mean"] > aim]
     if reached or missed:
-        told = f"The aim is reached in {said(reached)}" if reached else "No aim is reached"
-        yield told + (f", and missed in {said(missed)}." if missed else ".")
+        sentence = f"The aim is reached in {listing(reached)}" if reached else "No aim is reached"
+        yield sentence + (f", and missed in {listing(missed)}." if missed else ".")
 
 
 def _floors(results: Results) -> Iterator[str]:
     """What drew the data cannot be beaten but by luck: a limit, not a peer."""
-    told = []
+    floors = []
     for setting in OF_THE_PAPER:
-        floor = results.of(setting, next((e for e in setting.entries if e.model == FLOOR), None))
-        one = next((found for p in ("best", "defaults") if (found := results.of(setting, efa(setting, p)))), None)
+        floor = results.summary_of(setting, next((e for e in setting.entries if e.model == FLOOR), None))
+        one = next((line for p in ("best", "defaults") if (line := results.summary_of(setting, efa(setting, p)))), None)
         if floor is not None:
             gap = "" if one is None else f", EFA ({one['preset']}) is {number(one['mean'] - floor['mean'], 4)} above it"
-            told.append(f"{number(floor['mean'], 4)} in {named(setting)}{gap}")
-    if told:
-        yield f"The Bayes floor, the loss of the law that drew the data, is not a peer: {'; '.join(told)}."
+            floors.append(f"{number(floor['mean'], 4)} in {named(setting)}{gap}")
+    if floors:
+        yield f"The Bayes floor, the loss of the law that drew the data, is not a peer: {'; '.join(floors)}."

@@ -120,7 +120,7 @@ def excess_experiment(
     others. A quarter as many groups again are held out to stop early by; they do not count into F."""
     field, model = field or Field.of(), model or small_efa()
     y = field.draw(test, (2**31,))
-    found = np.empty((3, len(groups), len(seeds)))
+    measured = np.empty((3, len(groups), len(seeds)))
     for j, seed in enumerate(seeds):
         drawn, held = field.draw(max(groups), (seed, 0)), field.draw(max(groups), (seed, 1))
         for i, number in enumerate(groups):
@@ -128,6 +128,6 @@ def excess_experiment(
             fitted = clone(model).set_params(seed=seed).fit(train, **ROLES, validation=stop, progress=progress)
             predicted = np.asarray(fitted.predict(field.table(y), interval=None)["y_mean"]).reshape(y.shape)
             of_bound = bound(fitted, train)
-            found[:, i, j] = ((predicted - field.best(y)) ** 2).mean() / 2, of_bound.norms.total, of_bound.term
-    excess, norm, term = found
+            measured[:, i, j] = ((predicted - field.best(y)) ** 2).mean() / 2, of_bound.norms.total, of_bound.term
+    excess, norm, term = measured
     return Excess(tuple(groups), tuple(seeds), excess, norm, term, field.floor, field.without_context)

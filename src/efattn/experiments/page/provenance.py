@@ -5,15 +5,15 @@ from collections.abc import Iterator
 
 from efattn.experiments import theory
 from efattn.experiments.page.blocks import Block, Heading, Text, table
-from efattn.experiments.page.reading import Results
+from efattn.experiments.page.results import Results
 from efattn.experiments.presets import SETTINGS
 
 COMMAND = "efattn reproduce --jobs 2 --pages docs"
 ABOUT = (
     f"`{COMMAND}` runs what is missing and writes this page; `efattn reproduce cities --preset paper` is a part. "
-    "Every run is one file in `results/EXPERIMENT/SETTING`, the theory's are in `results/theory`; this page is made "
-    "from these files and from nothing else. A record has the test loss by group, the full log-likelihood, all "
-    "parameters, versions and seconds."
+    "Every run is one file in `results/EXPERIMENT/SETTING`, its scores by group are in `results/EXPERIMENT`, the "
+    "theory's files in `results/theory`; this page is made from these files and from nothing else. A record has the "
+    "test loss and the full log-likelihood, over all rows and by group, all parameters, versions and seconds."
 )
 
 
@@ -37,12 +37,12 @@ def blocks(results: Results) -> Iterator[Block]:
 
 
 def _machines(results: Results) -> Iterator[Block]:
-    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
     for record in results.records:
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        found[record["device"], versions].append(record["seconds"])
-    if found:
-        rows = [[*where, f"{len(took):,}", _time(sum(took))] for where, took in sorted(found.items())]
+        seconds[record["device"], versions].append(record["seconds"])
+    if seconds:
+        rows = [[*where, f"{len(took):,}", _time(sum(took))] for where, took in sorted(seconds.items())]
         yield table(("device", "versions", "runs", "time"), rows, words=2)
 
 

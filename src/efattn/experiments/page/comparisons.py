@@ -2,9 +2,10 @@
 
 from collections.abc import Iterator, Sequence
 
-from efattn.experiments.page.blocks import TIED, Cell, said
-from efattn.experiments.page.reading import NONE, Results, digits, named, number, spread
-from efattn.experiments.runner import Record
+from efattn.experiments.page.blocks import TIED, Cell, listing
+from efattn.experiments.page.numbers import NONE, digits, number, spread
+from efattn.experiments.page.results import Results, named
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 
 Gap = Record  # of summary.paired
@@ -12,20 +13,20 @@ Gap = Record  # of summary.paired
 
 def losses(results: Results, setting: Setting, shown: Sequence[Entry | None]) -> list[Cell]:
     """Means on equal rows, the lowest bold; the best peer with its name."""
-    found, peer = results.together(setting, shown), results.peer(setting)
-    means = [one["mean"] for one in found if one is not None]
+    summaries, peer = results.on_shared_seeds(setting, shown), results.best_peer(setting)
+    means = [one["mean"] for one in summaries if one is not None]
     cells = []
-    for entry, one in zip(shown, found, strict=True):
-        told = NONE if one is None else f"{spread(one, digits(setting))}{TIED}({one['seeds']})"
+    for entry, one in zip(shown, summaries, strict=True):
+        text = NONE if one is None else f"{spread(one, digits(setting))}{TIED}({one['seeds']})"
         if entry is not None and entry is peer:
-            told = f"{told}, {peer.model}"
-        cells.append(Cell(told, bold=one is not None and len(means) > 1 and one["mean"] == min(means)))
+            text = f"{text}, {peer.model}"
+        cells.append(Cell(text, bold=one is not None and len(means) > 1 and one["mean"] == min(means)))
     return cells
 
 
 def against(results: Results, setting: Setting, one: Entry | None) -> Gap | None:
     """To the best peer."""
-    return (results.of(setting, one) or {}).get("against")
+    return (results.summary_of(setting, one) or {}).get("against")
 
 
 def difference(setting: Setting, gap: Gap | None) -> str:
@@ -36,7 +37,7 @@ def difference(setting: Setting, gap: Gap | None) -> str:
     return f"{number(gap['difference'], places, sign=True)}{TIED}±{TIED}{number(gap['error'], places)}"
 
 
-def places(gaps: Sequence[tuple[Setting, Gap | None]], whom: str, them: str = "it") -> str:
+def where_efa_stands(gaps: Sequence[tuple[Setting, Gap | None]], whom: str, them: str = "it") -> str:
     """In which settings EFA is behind, level and ahead; nothing where nothing is compared."""
     groups: dict[str, list[str]] = {f"behind {whom}": [], f"level with {them}": [], f"ahead of {them}": []}
     for setting, gap in gaps:
@@ -46,18 +47,18 @@ def places(gaps: Sequence[tuple[Setting, Gap | None]], whom: str, them: str = "i
             groups[list(groups)[kind]].append(named(setting))
     if not any(groups.values()):
         return ""
-    return "; ".join(f"{kind} in {listed(names, len(gaps))}" for kind, names in groups.items())
+    return "; ".join(f"{kind} in {listed_settings(names, len(gaps))}" for kind, names in groups.items())
 
 
-def uneven(results: Results, rows: Sequence[tuple[Setting, Sequence[Entry | None]]]) -> Iterator[str]:
+def uneven_seeds(results: Results, rows: Sequence[tuple[Setting, Sequence[Entry | None]]]) -> Iterator[str]:
     """Whose means are over fewer seeds than have run."""
     names = [named(setting) for setting, shown in rows if not results.on_equal_rows(setting, shown)]
     if names:
         yield (
-            f"Splits move with the seed, and not all have as many, in {listed(names, len(rows))}: the table's means "
-            "are over the seeds that all of a row have run, differences over all."
+            f"Splits move with the seed, and not all have as many, in {listed_settings(names, len(rows))}: the table's "
+            "means are over the seeds that all of a row have run, differences over all."
         )
 
 
-def listed(names: Sequence[str], of: int) -> str:
-    return "all settings" if len(names) == of else said(names) if names else "no setting"
+def listed_settings(names: Sequence[str], of: int) -> str:
+    return "all settings" if len(names) == of else listing(names) if names else "no setting"

@@ -54,8 +54,8 @@ class Origin:
     def folders(self) -> list[Path]:
         """Where the files are looked for, in order."""
         own = os.environ.get("EFATTN_DATA")
-        places = [Path(own).expanduser() / self.name] if own else []
-        return [*places, cache() / self.name, *([BUNDLED / self.name] if (BUNDLED / self.name).is_dir() else [])]
+        own_folder = [Path(own).expanduser() / self.name] if own else []
+        return [*own_folder, cache() / self.name, *([BUNDLED / self.name] if (BUNDLED / self.name).is_dir() else [])]
 
     def read(self, *, download: bool = True) -> dict[str, bytes]:
         """The content of every file, unzipped and checked."""
@@ -88,19 +88,19 @@ class Origin:
             with urllib.request.urlopen(str(self.archive), timeout=TIMEOUT) as answer:
                 data = answer.read(LARGEST)
             with zipfile.ZipFile(io.BytesIO(data)) as archive:
-                found = {file: archive.read(self.inside + file) for file in self.files}
+                contents = {file: archive.read(self.inside + file) for file in self.files}
         except (OSError, http.client.HTTPException, zipfile.BadZipFile, zlib.error, EOFError, KeyError) as error:
             why = getattr(error, "reason", None) or error
             raise DataError(f"{self.missing()}\nDownloading {self.archive} failed: {why}") from error
-        for file, content in found.items():
+        for file, content in contents.items():
             if _md5(content) != self.files[file]:
                 raise DataError(
                     f"{file!r} in {self.archive} is not the file that was expected: its MD5 is {_md5(content)}, not "
                     f"{self.files[file]}. Nothing was kept. Try again; if it stays so, the archive has changed."
                 )
-        for file, content in found.items():
+        for file, content in contents.items():
             _keep(cache() / self.name / file, content)
-        return found
+        return contents
 
     def _content(self, folder: Path, file: str) -> bytes:
         path = _either(folder, file)

@@ -8,9 +8,9 @@ import numpy as np
 
 from efattn import plots
 from efattn.experiments.page.blocks import Block, Heading, Text, label, picture
-from efattn.experiments.page.reading import Results, efa, entry, papers, settings
+from efattn.experiments.page.results import Results, efa, entry, papers, settings
 from efattn.experiments.presets.cities import NEIGHBOURS
-from efattn.experiments.runner import Record
+from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
 from efattn.plots import style
 
@@ -41,13 +41,13 @@ def blocks(results: Results) -> Iterator[Block]:
 def neighbours(results: Results, setting: Setting, variant: str) -> dict[int, list[float]]:
     """By k the errors of all seeds."""
     ending = variant.removeprefix("latent factors")
-    found = {}
+    errors = {}
     for k in NEIGHBOURS:
         name = f"latent factors, k={k}{ending}"
         values = [run["value"] for run in results.runs(setting, _named(setting, "paper", name))]
         if values:
-            found[k] = values
-    return found
+            errors[k] = values
+    return errors
 
 
 def _named(setting: Setting, preset: str, name: str) -> Entry | None:
@@ -60,7 +60,7 @@ def _levels(results: Results, setting: Setting) -> Iterator[tuple[str, tuple[flo
         if one.preset == "paper" and (layers := re.fullmatch(r"EFA, layers=(\d+)", one.model)):
             name = f"EFA, {layers[1]} layer{'s' if layers[1] != '1' else ''} (paper's preset)"
             yield from _level(results, setting, one, name, style.BLUE)
-    peer = results.peer(setting)
+    peer = results.best_peer(setting)
     if peer is not None:
         yield from _level(results, setting, peer, peer.model, style.GREY)
     if peer is None or peer.model != "lasso per city":
@@ -72,9 +72,9 @@ def _levels(results: Results, setting: Setting) -> Iterator[tuple[str, tuple[flo
 def _level(
     results: Results, setting: Setting, one: Entry | None, name: str, colour: str
 ) -> Iterator[tuple[str, tuple[float, str]]]:
-    found = results.of(setting, one)
-    if found is not None:
-        yield name, (found["mean"], colour)
+    line = results.summary_of(setting, one)
+    if line is not None:
+        yield name, (line["mean"], colour)
 
 
 @style.styled
@@ -118,11 +118,11 @@ def _lines(axes: "Axes", levels: dict[str, tuple[float, str]]) -> None:
 
 def _apart(heights: dict[str, float], least: float) -> dict[str, float]:
     """Pushed up from below until names no longer overlap."""
-    found: dict[str, float] = {}
+    apart: dict[str, float] = {}
     last = -np.inf
     for name, at in sorted(heights.items(), key=lambda pair: pair[1]):
-        last = found[name] = max(at, last + least)
-    return found
+        last = apart[name] = max(at, last + least)
+    return apart
 
 
 def _map(results: Results, setting: Setting) -> Iterator[Block]:
@@ -148,8 +148,8 @@ def _map(results: Results, setting: Setting) -> Iterator[Block]:
         return
     first = next(mine[0]["cities"] for mine in runs.values() if mine)
     words: dict[str, Any] = {"title": "Where the models err", "unit": "root mean squared error, °F"}
-    told = "Root mean squared error of each city over the test days; above each map the mean squared error of all."
-    figure = plots.station_map(first["longitude"], first["latitude"], panels, subtitle=told, **words)
+    subtitle = "Root mean squared error of each city over the test days; above each map the mean squared error of all."
+    figure = plots.station_map(first["longitude"], first["latitude"], panels, subtitle=subtitle, **words)
     yield picture("cities-map", figure, "Root mean squared error by city on one colour scale, means over seeds.")
 
 

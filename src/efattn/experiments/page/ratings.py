@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from efattn.experiments.page.blocks import Block, Heading, Text, picture, table
-from efattn.experiments.page.reading import Results, efa, number, papers, settings
+from efattn.experiments.page.numbers import number
+from efattn.experiments.page.results import Results, efa, papers, settings
 from efattn.experiments.presets.ratings import MEANS
 from efattn.experiments.settings import Setting
 from efattn.plots import style
@@ -29,23 +30,23 @@ Means = dict[str, np.ndarray]
 def blocks(results: Results) -> Iterator[Block]:
     yield Heading("Mean predictions by actual rating", 3)
     yield Text("A model that knows nothing of a user predicts the same for all. Means over seeds; perfect is 1, 2, 3.")
-    found = {setting.name: means(results, setting) for setting in settings("ratings")}
+    by_setting = {setting.name: means(results, setting) for setting in settings("ratings")}
     rows = [
         [name, model, *(number(x, 2) for x in three)]
-        for name, by_model in found.items()
+        for name, by_model in by_setting.items()
         for model, three in by_model.items()
     ]
     yield table(("setting", "model", "actual 1", "actual 2", "actual 3"), rows, words=2)
     caption = "Mean predicted rating by actual rating: the steeper, the better; the dotted lines are the paper's."
-    yield picture("ratings-means", _draw(found), caption)
+    yield picture("ratings-means", _draw(by_setting), caption)
 
 
 def means(results: Results, setting: Setting) -> Means:
     """The paper's, then ours as far as they have run."""
     version, context = setting.name.split(", ")
     fm, attention = MEANS[version, context]
-    found: Means = {"latent factors, paper": np.array(fm), "EFA, paper": np.array(attention)}
-    peer = results.peer(setting)
+    by_model: Means = {"latent factors, paper": np.array(fm), "EFA, paper": np.array(attention)}
+    peer = results.best_peer(setting)
     mine = {
         "latent factors": papers(setting, "latent factors"),
         "EFA, paper's preset": papers(setting, "EFA"),
@@ -56,17 +57,17 @@ def means(results: Results, setting: Setting) -> Means:
     for name, entry in mine.items():
         runs = results.with_key(setting, entry, "mean_by_rating")
         if runs:
-            found[name] = np.mean([run["mean_by_rating"] for run in runs], 0)
-    return found
+            by_model[name] = np.mean([run["mean_by_rating"] for run in runs], 0)
+    return by_model
 
 
 @style.styled
-def _draw(found: dict[str, Means]) -> "Figure":
+def _draw(by_setting: dict[str, Means]) -> "Figure":
     title = "Mean predicted rating by actual rating"
     figure = style.page(8.6, 3.9, title, "A perfect prediction would rise from 1 to 3; a constant one would be flat.")
     first, seen = None, {}
-    for k, (name, by_model) in enumerate(found.items()):
-        axes = first = figure.add_subplot(1, len(found), k + 1, sharey=first)
+    for k, (name, by_model) in enumerate(by_setting.items()):
+        axes = first = figure.add_subplot(1, len(by_setting), k + 1, sharey=first)
         for model, three in by_model.items():
             if model in LOOKS:
                 colour, line, marker = LOOKS[model]
