@@ -10,8 +10,7 @@ import polars as pl
 import pytest
 from rich.console import Console
 from shell import efattn, forked
-from small_training import Stop
-from test_resume import dying_at
+from small_training import Stop, dying_at
 
 from efattn import DataError
 from efattn.baselines import ItemMean

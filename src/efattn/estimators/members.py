@@ -68,6 +68,7 @@ def fitted(
                 partial(bar.tick, member=k) if several else bar.tick,
                 history=[record for record in before or () if record.get("member", 0) == k],
                 label={"member": k} if several else {},
+                roles=plan.schema.roles,
                 feeds=shared,
             )
             for k, model in enumerate(models)
