@@ -87,11 +87,12 @@ def test_a_group_that_is_too_long_is_refused_before_training(monkeypatch):
     assert "max_length=" in str(told.value)
     assert "draws=64" in str(told.value)
     efa(support="all", max_length=10).fit(long, **ROLES, validation=None)
-    monkeypatch.setattr(memory, "available", lambda device: 10_000.0)
-    with pytest.raises(DataError, match=r"for its weights alone.*smaller width="):
-        efa().fit(TABLE, **ROLES)
-    monkeypatch.setattr(memory, "available", lambda device: 100_000.0)
     latent(support="all").fit(long, **ROLES, validation=None)
+
+
+def test_a_network_that_is_too_large_is_refused_before_it_is_built(monkeypatch):
+    with pytest.raises(DataError, match=r"takes .* GiB of memory for its weights alone.*smaller width="):
+        efa(width=2_000_000, heads=2).fit(TABLE, **ROLES, callbacks=pytest.fail)
 
 
 @pytest.mark.parametrize(

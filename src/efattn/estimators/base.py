@@ -28,7 +28,7 @@ from efattn.families import Gaussian, MultivariateGaussian, Product
 from efattn.inference import items, looking, rows
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.training import Checkpoint, Feed, Record, Training
+from efattn.training import Checkpoint, Feed, Record, Training, memory
 
 log = logging.getLogger("efattn")
 
@@ -105,6 +105,9 @@ class GroupEstimator(BaseEstimator, ABC):
         options = self.training or Training()
         kept = members.checkpoint(self, checkpoint, resume, plan, options)
         calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
+        with saving.without_memory():
+            empty = Model(self._terms(plan))
+        memory.check(empty, plan.train, options.draws, options.tokens, options.resolve_device())
         models = [self._build(plan, member=k) for k in range(self.ensemble)]
         found = members.fitted(
             models,

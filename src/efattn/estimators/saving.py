@@ -7,7 +7,8 @@ Reading builds the network without memory of its own and takes the file's tensor
 so that what a file claims about itself cannot cost more than the file is large.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -113,7 +114,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
 
 
 def _member(estimator: "GroupEstimator", mine: Mapping[str, Tensor]) -> Model:
-    with torch.device("meta"), _Uninitialised():
+    with without_memory():
         model = estimator._empty_model()
     _fill(model, mine)
     return model.eval()
@@ -135,7 +136,7 @@ def _offset(model: Model, estimator: Any, name: str, origin: Any, tensors: Mappi
     from efattn.estimators import prior
 
     term = _term(model, name)
-    with torch.device("meta"), _Uninitialised():
+    with without_memory():
         offset = prior.rebuilt(origin, estimator._empty_plan(), term.family, term.of_items)
     _fill(offset, _within(tensors, f"prior.{model.terms.index(name)}."))
     return offset.eval().requires_grad_(False)
@@ -152,6 +153,13 @@ def _offsets(model: Model) -> dict[str, tuple[int, Offset]]:
     """By term, its number and its simple model, where it has one."""
     found = {name: (number, getattr(model[name], "offset", None)) for number, name in enumerate(model.terms)}
     return {name: (number, offset) for name, (number, offset) in found.items() if isinstance(offset, Offset)}
+
+
+@contextlib.contextmanager
+def without_memory() -> Iterator[None]:
+    """Modules made here have shapes and nothing else."""
+    with torch.device("meta"), _Uninitialised():
+        yield
 
 
 class _Uninitialised(TorchFunctionMode):

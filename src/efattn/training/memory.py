@@ -40,13 +40,13 @@ class Longest(NamedTuple):
 
 
 def check(model: Model, data: Groups, draws: int | None, tokens: int, device: torch.device) -> None:
-    """A DataError for what cannot fit, before anything is computed."""
+    """A DataError for what cannot fit, before anything is computed. The model may be one without memory of its own."""
     there, longest = available(device), Longest.of(data)
     weights = sum(p.numel() for p in model.parameters()) * FLOAT * COPIES
     if weights > there:
         raise DataError(
             f"Training this network takes {_size(weights)} of memory for its weights alone, and there are "
-            f"{_size(there)}. Choose a smaller {option('width')} or fewer {option('layers')}.",
+            f"{_size(there)}. A smaller {option('width')} or fewer {option('layers')} would do.",
             option="width",
         )
     pair = max((per_pair(model[name]) for name in model.terms), default=0)
@@ -55,7 +55,7 @@ def check(model: Model, data: Groups, draws: int | None, tokens: int, device: to
     if needed > there:
         raise DataError(
             f"Training takes {_size(needed)} of memory, and there are {_size(there)}: the longest group has "
-            f"{longest.rows:,} rows{longest.words}. {_remedies(pair, there - weights, draws, tokens)}",
+            f"{longest.rows:,} rows{longest.words}. {_remedies(longest.rows, pair, there - weights, draws, tokens)}",
             option="max_length",
         )
 
@@ -79,7 +79,7 @@ def told(data: Groups, draws: int | None, tokens: int, device: torch.device) -> 
         if not lacking(error):
             raise
         longest = Longest.of(data)
-        remedies = _remedies(64, available(device), draws, tokens)
+        remedies = _remedies(longest.rows, 64, available(device), draws, tokens)
         raise TrainingError(
             f"There is not enough memory for a training step: the longest group has {longest.rows:,} rows"
             f"{longest.words}. {remedies}",
@@ -92,14 +92,15 @@ def lacking(error: BaseException) -> bool:
     return isinstance(error, MemoryError) or any(sign in str(error).lower() for sign in SIGNS)
 
 
-def _remedies(pair: int, there: float, draws: int | None, tokens: int) -> str:
+def _remedies(rows: int, pair: int, there: float, draws: int | None, tokens: int) -> str:
+    """rows: of the longest group. Fewer tokens help only where a batch has room for several groups."""
     fits = max(int(math.sqrt(max(there, 0) / 2 / max(pair, 1))), 10)
     fits -= fits % 10 ** (len(str(fits)) - 1)  # one digit is enough
     fewer = 64 if draws is None else max(draws // 4, 1)
+    less = f"take fewer rows at a time with {option('tokens', tokens // 4)}, " if rows < tokens // 4 else ""
     return (
-        f"Cut long groups with {option('max_length', fits)}, score fewer targets at a time with "
-        f"{option('draws', fewer)}, take fewer rows at a time with {option('tokens', max(tokens // 4, 1))}, or "
-        f"choose a smaller {option('width')}."
+        f"Choose a smaller {option('width')}, {less}cut long groups with {option('max_length', min(fits, rows))}, or "
+        f"score fewer targets at a time with {option('draws', fewer)}."
     )
 
 
