@@ -6,6 +6,7 @@ import torch
 from small import efa, ratings
 
 from efattn import Training
+from efattn.training import checkpoint as checkpoints
 
 TABLE = ratings()
 ROLES = {"group": "user", "item": "movie", "value": "real", "order": "at"}
@@ -34,3 +35,17 @@ def without_seconds(history):
 
 class Stop(Exception):
     """What stands for a process that dies."""
+
+
+def dying_at(monkeypatch, number):
+    """Die after so many checkpoints have been written."""
+    write, count = checkpoints.Checkpoint.write, [0]
+
+    def counted(self, *arguments):
+        write(self, *arguments)
+        count[0] += 1
+        if count[0] == number:
+            raise Stop
+
+    monkeypatch.setattr(checkpoints.Checkpoint, "write", counted)
+    return count

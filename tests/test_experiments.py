@@ -16,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 from shell import efattn, forked
-from small_training import Stop
-from test_resume import dying_at
+from small_training import Stop, dying_at
 
 from efattn import DataError, SimpleModel
 from efattn.estimators import LatentFactor

@@ -1,12 +1,10 @@
 """Stopping and going on changes nothing, whatever stopped it."""
 
-import contextlib
 import logging
 import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,30 +12,15 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 import pytest
-from small_training import PLATEAU, ROLES, STEPS, TABLE, Stop, model, same, weights, without_seconds
+from small_training import PLATEAU, ROLES, STEPS, TABLE, Stop, dying_at, model, same, weights, without_seconds
 from test_storage import edited
 
 import efattn
-from efattn import DataError, ModelFileError, TrainingError, storage
-from efattn.models import Conditionals
+from efattn import DataError, ModelFileError
 from efattn.training import checkpoint as checkpoints
-from efattn.training import forget, left_in, lock
+from efattn.training import forget, left_in
 
 # ---- stopping and going on
-
-
-def dying_at(monkeypatch, number):
-    """Die after so many checkpoints have been written."""
-    write, count = checkpoints.Checkpoint.write, [0]
-
-    def counted(self, *arguments):
-        write(self, *arguments)
-        count[0] += 1
-        if count[0] == number:
-            raise Stop
-
-    monkeypatch.setattr(checkpoints.Checkpoint, "write", counted)
-    return count
 
 
 @pytest.mark.parametrize(
@@ -155,15 +138,6 @@ def test_what_a_killed_process_left_is_swept_away(tmp_path):
     assert list(tmp_path.iterdir()) == [other]
 
 
-@pytest.fixture
-def stopped(tmp_path, monkeypatch):
-    dying_at(monkeypatch, 2)
-    with pytest.raises(Stop):
-        model().fit(TABLE, **ROLES, checkpoint=tmp_path)
-    monkeypatch.undo()
-    return tmp_path
-
-
 CHANGED = TABLE.with_columns(pl.when(pl.int_range(pl.len()) == 0).then(9.0).otherwise("real").alias("real"))
 
 
@@ -227,170 +201,7 @@ def test_a_checkpoint_that_is_whole_and_yet_none_is_refused(stopped):
         (stopped / checkpoints.NAME).write_bytes(kept)
 
 
-def test_without_resume_nothing_that_was_kept_is_lost(stopped):
-    before = (stopped / checkpoints.NAME).read_bytes()
-    with pytest.raises(DataError, match=r"holds an unfinished fit.*resume=True.*another folder"):
-        model().fit(TABLE, **ROLES, checkpoint=stopped, callbacks=pytest.fail)
-    assert (stopped / checkpoints.NAME).read_bytes() == before
-    model().fit(TABLE, **ROLES, checkpoint=stopped, resume=True)
-    with pytest.raises(DataError, match=r"holds a finished fit that was not saved.*resume=True"):
-        model().fit(TABLE, **ROLES, checkpoint=stopped, callbacks=pytest.fail)
-
-
-def test_with_nothing_to_resume_no_fit_is_started(tmp_path):
-    for folder in (tmp_path, tmp_path / "absent"):
-        with pytest.raises(DataError, match=r"nothing to resume in checkpoint=.*Leave resume=True out"):
-            model().fit(TABLE, **ROLES, checkpoint=folder, resume=True, callbacks=pytest.fail)
-    assert not list(tmp_path.iterdir())
-
-
-def test_a_finished_fit_is_kept_until_it_is_forgotten(tmp_path):
-    whole = model().fit(TABLE, **ROLES, checkpoint=tmp_path)
-    again = model().fit(TABLE, **ROLES, checkpoint=tmp_path, resume=True, callbacks=pytest.fail)
-    assert same(weights(again), weights(whole))
-    assert again.history_ == whole.history_
-    with pytest.raises(DataError, match="other options: width=8 there"):
-        model(width=16).fit(TABLE, **ROLES, checkpoint=tmp_path, resume=True)
-    forget(tmp_path, {"data": "of another fit"})
-    assert left_in(tmp_path)
-    forget(tmp_path)
-    assert not list(tmp_path.iterdir())
-    forget(tmp_path / "absent")
-
-
-def test_a_checkpoint_goes_when_its_model_is_saved_and_not_before(tmp_path):
-    kept, path = tmp_path / "kept", tmp_path / "m.efattn"
-    found = model().fit(TABLE, **ROLES, checkpoint=kept)
-    with pytest.raises(ModelFileError, match="too long"):
-        found.save(tmp_path / ("n" * 256))
-    assert left_in(kept)
-    found.save(path)
-    assert not list(kept.iterdir())
-    assert same(weights(efattn.load(path)), weights(found))
-    other = model(width=16).fit(TABLE, **ROLES, checkpoint=kept)
-    found.save(path)
-    assert left_in(kept), "it is another's"
-    other.save(path)
-    assert not list(kept.iterdir())
-
-
-def test_a_model_that_was_interrupted_leaves_its_checkpoint_when_it_is_saved(tmp_path):
-    def interrupt(record):
-        if record["epoch"] == 2:
-            raise KeyboardInterrupt
-
-    kept = tmp_path / "kept"
-    model().fit(TABLE, **ROLES, checkpoint=kept, callbacks=[interrupt]).save(tmp_path / "m.efattn")
-    resumed = model().fit(TABLE, **ROLES, checkpoint=kept, resume=True)
-    assert same(weights(resumed), weights(model().fit(TABLE, **ROLES)))
-
-
-def test_what_is_not_finished_is_not_forgotten(stopped):
-    forget(stopped)
-    assert left_in(stopped)
-
-
-def test_a_disk_that_fills_up_while_training_costs_the_checkpoint_only(tmp_path, monkeypatch, caplog):
-    def full(*_):
-        raise ModelFileError("There is no room.")
-
-    monkeypatch.setattr(storage, "write", full)
-    found = model().fit(TABLE, **ROLES, checkpoint=tmp_path)
-    assert "There is no room. Training goes on" in caplog.text
-    monkeypatch.undo()
-    assert same(weights(found), weights(model().fit(TABLE, **ROLES)))
-
-
-# ---- one fit at a time
-
-
-def test_a_second_fit_in_the_same_folder_is_told_who_is_at_work(tmp_path):
-    words: list[str] = []
-
-    def second(record):
-        if not words:
-            with pytest.raises(DataError, match=rf"is in use: process {os.getpid()} on .*Wait for it") as told:
-                model().fit(TABLE, **ROLES, checkpoint=tmp_path, resume=bool(left_in(tmp_path)))
-            words.append(str(told.value))
-        forget(tmp_path)
-
-    whole = model().fit(TABLE, **ROLES, checkpoint=tmp_path, callbacks=[second])
-    assert len(words) == 1
-    assert same(weights(whole), weights(model().fit(TABLE, **ROLES)))
-    assert [path.name for path in tmp_path.iterdir()] == [checkpoints.NAME], "the lock is gone"
-
-
-def test_the_lock_of_a_dead_process_holds_nobody_up(tmp_path):
-    program = """
-import os, signal
-from pathlib import Path
-from efattn.training.lock import locked
-with locked(Path(".")):
-    os.kill(os.getpid(), signal.SIGKILL)
-"""
-    subprocess.run([sys.executable, "-c", program], cwd=tmp_path, check=False)
-    assert [path.name for path in tmp_path.iterdir()] == [lock.NAME]
-    with lock.locked(tmp_path), pytest.raises(DataError, match=f"process {os.getpid()}"), lock.locked(tmp_path):
-        pass
-    assert not list(tmp_path.iterdir())
-
-
-def test_an_error_gives_the_folder_free(stopped):
-    def broken(record):
-        raise Stop
-
-    with pytest.raises(Stop):
-        model().fit(TABLE, **ROLES, checkpoint=stopped, resume=True, callbacks=[broken])
-    assert [path.name for path in stopped.iterdir()] == [checkpoints.NAME]
-
-
-def test_of_many_at_a_time_one_holds_the_folder(tmp_path):
-    """However they come and go: the lock's file is removed with each."""
-    inside, most, held = [0], [0], [0]
-
-    def visit():
-        for _ in range(50):
-            with contextlib.suppress(DataError), lock.locked(tmp_path):
-                inside[0] += 1
-                most[0], held[0] = max(most[0], inside[0]), held[0] + 1
-                time.sleep(0.0005)
-                inside[0] -= 1
-
-    threads = [threading.Thread(target=visit) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert most == [1]
-    assert held[0] >= 1
-
-
-def test_a_folder_that_nothing_can_be_written_to_is_found_before_training(tmp_path, monkeypatch):
-    def denied(path, *_, **__):
-        raise PermissionError(13, "Permission denied")
-
-    monkeypatch.setattr(lock, "_held", denied)
-    with pytest.raises(DataError, match="cannot be a folder to write to: Permission denied"):
-        model().fit(TABLE, **ROLES, checkpoint=tmp_path, callbacks=pytest.fail)
-    monkeypatch.undo()
-
-    def full(path):
-        raise ModelFileError("There is no room. Make some.")
-
-    monkeypatch.setattr(storage, "try_path", full)
-    with pytest.raises(DataError, match="cannot be a folder to write to: There is no room"):
-        model().fit(TABLE, **ROLES, checkpoint=tmp_path, callbacks=pytest.fail)
-
-
-def test_resume_without_a_folder_and_a_folder_that_is_a_file_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"resume=True needs checkpoint="):
-        model().fit(TABLE, **ROLES, resume=True)
-    (tmp_path / "file").write_text("")
-    with pytest.raises(DataError, match="cannot be a folder"):
-        model().fit(TABLE, **ROLES, checkpoint=tmp_path / "file", callbacks=pytest.fail)
-
-
-# ---- Ctrl-C and NaN
+# ---- Ctrl-C
 
 
 def test_an_interrupt_keeps_the_best_weights_and_says_so(caplog):
@@ -453,31 +264,6 @@ def test_a_real_ctrl_c_keeps_the_best_weights(tmp_path):
     assert process.returncode == 0, told
     assert "keeping the best weights" in told
     assert (tmp_path / "kept.efattn").exists()
-
-
-def test_a_loss_that_turns_nan_says_where_and_what_to_do(monkeypatch):
-    honest, calls = Conditionals.log_prob, [0]
-
-    def broken(self, batch, draws=None):
-        scores = honest(self, batch, draws)
-        calls[0] += self.training
-        return scores._replace(values=scores.values * float("nan")) if calls[0] == 3 else scores
-
-    monkeypatch.setattr(Conditionals, "log_prob", broken)
-    with pytest.raises(TrainingError, match=r"item term .* epoch 1, batch 3 \(rows \d+.*Training\(rate=0.002\)"):
-        model().fit(TABLE, **ROLES)
-
-
-def test_a_validation_that_turns_nan_says_so(monkeypatch):
-    honest = Conditionals.log_prob
-
-    def broken(self, batch, draws=None):
-        scores = honest(self, batch, draws)
-        return scores if self.training else scores._replace(values=scores.values - float("inf"))
-
-    monkeypatch.setattr(Conditionals, "log_prob", broken)
-    with pytest.raises(TrainingError, match="validation log-likelihood of the item term is -inf after epoch 1"):
-        model().fit(TABLE, **ROLES)
 
 
 def test_a_fit_that_fails_leaves_the_estimator_as_it_was(monkeypatch):

@@ -27,7 +27,7 @@ from efattn.inference import AttentionWeights, Companion, Fitted
 from efattn.inference.summary import last_fit
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.training import Checkpoint, Record, Training
+from efattn.training import Checkpoint, Record, Training, memory, resolve_device
 
 
 class GroupEstimator(BaseEstimator, ABC):
@@ -120,6 +120,10 @@ class GroupEstimator(BaseEstimator, ABC):
     def _fit(self, blueprint: Blueprint, stages: Stages, *, callbacks: Any, checkpoint: Any, resume: bool) -> Any:
         options = self.training or Training()
         kept = members.checkpoint(self, checkpoint, resume, blueprint, options)
+        assert blueprint.train is not None
+        with saving.without_memory():
+            empty = Model(self._terms(blueprint))
+        memory.check(empty, blueprint.train, options.draws, options.tokens, resolve_device(options))
         offers = companions.fitted_companions(self.companions, blueprint, self.context, options, self.seed, stages)
         models = [self._build(blueprint, member=k) for k in range(self.ensemble)]
         trained = members.train(

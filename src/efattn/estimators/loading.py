@@ -11,7 +11,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.overrides import TorchFunctionMode
 
 from efattn import families, storage
 from efattn.data import Schema
@@ -22,7 +21,7 @@ from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.efa import EFA
 from efattn.estimators.growing import grown
 from efattn.estimators.latent_factor import LatentFactor
-from efattn.estimators.saving import companion_prefix, prefix
+from efattn.estimators.saving import companion_prefix, prefix, without_memory
 from efattn.estimators.simple_model import SimpleModel
 from efattn.families import Categorical, Product
 from efattn.inference import Companion, Fitted
@@ -89,7 +88,7 @@ def _member(
     estimator: GroupEstimator, blueprint: Blueprint, about: Mapping[str, Any], tensors: Mapping[str, Tensor], k: int
 ) -> Model:
     mine, priors = dict(_within(tensors, prefix(k))), about.get("prior", {})
-    with torch.device("meta"), _Uninitialised():
+    with without_memory():
         terms = estimator._terms(blueprint)
         for number, (name, term) in enumerate(list(terms.items())):
             old = {"peer": restored(priors[name]["peer"]), "items": priors[name]["items"]} if name in priors else None
@@ -128,7 +127,7 @@ def _companions(
         origin = {"peer": restored(told["origin"]["peer"]), "items": told["origin"]["items"]}
         mine = old_files.renamed(tensors, f"prior.{model.terms.index(name)}.")
         inside = {"inside": torch.as_tensor(term.get_buffer("inside"))}
-        with torch.device("meta"), _Uninitialised():
+        with without_memory():
             simple = old_files.in_other_units(origin, setting)
         fill(simple, mine | inside)
         found[name] = (Companion(simple.recipe, _still(simple), file_checks.share(told["share"])),)
@@ -154,7 +153,7 @@ def _companion(
         raise DataError("its companion knows other items")
     family = Categorical(items) if term.of_items else setting.family
     known = Setting(family, items, setting.context, setting.support, setting.lags, setting.attributes, setting.ordered)
-    with torch.device("meta"), _Uninitialised():
+    with without_memory():
         if told.get("other_units"):
             simple: Conditionals = old_files.in_other_units({"peer": recipe, "items": items}, setting)
         else:
@@ -179,16 +178,6 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     if extra:
         raise DataError(f"its tensor {extra[0]!r} belongs to nothing")
     module.load_state_dict(mine, assign=True)
-
-
-class _Uninitialised(TorchFunctionMode):
-    """Weights that the file has are not drawn first: to do so on no device at all, torch would load its compiler, which
-    takes longer than all else."""
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if getattr(func, "__module__", None) == "torch.nn.init":
-            return kwargs["tensor"] if kwargs and "tensor" in kwargs else args[0]
-        return func(*args, **(kwargs or {}))
 
 
 def restored(saved: Any) -> Any:

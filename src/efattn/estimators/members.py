@@ -65,6 +65,7 @@ def train(
             partial(stages.tick, member=k) if several else stages.tick,
             history=[record for record in before or () if record.get("member", 0) == k],
             label={"member": k} if several else {},
+            roles=blueprint.schema.roles,
         )
         for k, model in enumerate(models)
     ]

@@ -4,12 +4,14 @@ JSON: estimator, parameters, schema, families, history, companions
 tensors: model.*, member.1.*, ..., schema.*, companion.<term>.<number>.*
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch.overrides import TorchFunctionMode
 
 from efattn import __version__, families, storage
 from efattn.errors import DataError, ModelFileError
@@ -83,6 +85,23 @@ def _offsets(fitted: Fitted) -> dict[str, Any]:
         for name, term in terms.items()
         if isinstance(term, WithOffset)
     }
+
+
+@contextlib.contextmanager
+def without_memory() -> Iterator[None]:
+    """Modules made here have shapes and nothing else."""
+    with torch.device("meta"), _Uninitialised():
+        yield
+
+
+class _Uninitialised(TorchFunctionMode):
+    """Weights that the file has are not drawn first: to do so on no device at all, torch would load its compiler, which
+    takes longer than all else."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__module__", None) == "torch.nn.init":
+            return kwargs["tensor"] if kwargs and "tensor" in kwargs else args[0]
+        return func(*args, **(kwargs or {}))
 
 
 def plain(value: Any) -> Any:

@@ -16,10 +16,12 @@ from typing import Any, final
 import torch
 from torch import Tensor, nn
 
-from efattn.data import Batch, Groups
+from efattn.data import Batch, Groups, Roles
 from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model
+from efattn.training import memory
 from efattn.training.checkpoint import Checkpoint, optimiser_tensors, restore_optimiser
+from efattn.training.extremes import extremes, words
 from efattn.training.options import DROPS, Training, resolve_device
 
 log = logging.getLogger("efattn")
@@ -65,6 +67,7 @@ class Fitting:
     history: list[Record] = field(default_factory=list)
     interrupted: bool = False
     label: Record = field(default_factory=dict)  # what each record says besides: which member of an ensemble it is
+    roles: Roles | None = None  # what the columns are called, for words
 
     def taken_back(self) -> bool:
         """Whether an earlier run finished it: then it is as it was."""
@@ -81,6 +84,7 @@ class Fitting:
         if resume and self.taken_back():
             return
         device = resolve_device(self.options)
+        memory.check(self.model, self.data, self.options.draws, self.options.tokens, device)
         self.model.to(device)
         if self.checkpoint is not None:
             self.checkpoint.prepare()
@@ -98,7 +102,8 @@ class Fitting:
             for number, name in enumerate(names[first:], first):
                 torch.manual_seed(self.seed + number)
                 mine = state if number == first else None
-                _Term(self, name, device).run(mine, tensors)
+                with memory.told(self.data, self.options.draws, self.options.tokens, device):
+                    _Term(self, name, device).run(mine, tensors)
                 if self.interrupted:
                     break
         self.model.to("cpu").eval()
@@ -248,12 +253,32 @@ class _Term:
     def mixed(self) -> bool:
         return self.options.precision == "mixed" and self.device.type == "cuda"
 
-    def words_for_nan(self, batch: Batch, number: int) -> str:
-        rows = batch.rows[batch.rows >= 0].tolist()[:3] if batch.rows is not None else []
-        return (
-            f"The loss of the {self.name} term turned into NaN or infinity in epoch {self.at.epoch + 1}, batch "
-            f"{number + 1} (rows {', '.join(map(str, rows))}, ...). Try a lower rate, "
-            f"{self.advised_rate()}, look for extreme values in these rows, or choose a family that allows them."
+    def not_finite(self, batch: Batch, number: int) -> TrainingError:
+        """Rows that no rate could cope with, if there are any; else those that the network cannot cope with."""
+        what = f"The loss of the {self.name} term turned into NaN or infinity in epoch {self.at.epoch + 1}"
+        if wrong := self.extreme(self.fitting.data, what):
+            return wrong
+        with torch.no_grad():
+            scores = self.term.eval().log_prob(batch.to(self.device))
+        rows = torch.full_like(scores.scored, -1, dtype=torch.long) if batch.rows is None else batch.rows
+        broken = rows[(rows >= 0) & ~scores.values.isfinite().cpu()]
+        named = (broken if len(broken) else rows[rows >= 0]).tolist()[:3]
+        return TrainingError(
+            f"{what}, batch {number + 1} (rows {', '.join(map(str, named))}, ...). Try a lower rate, {self.advised_rate()}, "
+            "or look for extreme values in these rows.",
+            option="rate",
+        )
+
+    def extreme(self, data: Groups, what: str) -> TrainingError | None:
+        """What to say of rows that are the cause, if there are any."""
+        found = extremes(self.term, data, self.fitting.roles)
+        if not found:
+            return None
+        at, row = found[0], int(data.rows[found[0].place])
+        return TrainingError(
+            f"{what} because of {words(found, data)}. Mend or drop such rows, or choose another unit or family.",
+            column=at.column,
+            row=row,
         )
 
     def advised_rate(self) -> str:
@@ -271,9 +296,9 @@ class _Term:
             found = None if held is None else self.validate()
             self.keep(found, at.epoch + 1)
         if found is not None and not math.isfinite(found):
-            raise TrainingError(
-                f"The validation log-likelihood of the {self.name} term is {found} after epoch {at.epoch + 1}. Try a "
-                f"lower rate, {self.advised_rate()}, and look for extreme values held out.",
+            what = f"The validation log-likelihood of the {self.name} term is {found} after epoch {at.epoch + 1}"
+            raise (None if held is None else self.extreme(held, what)) or TrainingError(
+                f"{what}. Try a lower rate, {self.advised_rate()}, and look for extreme values held out.",
                 option="rate",
             )
         rate = self.optimiser.param_groups[0]["lr"]
