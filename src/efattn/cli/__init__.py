@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from efattn.cli import asking, fitting, others
+from efattn.cli import asking, datasets, fitting, studies
 from efattn.cli.outcome import run
 
 app = typer.Typer(
@@ -46,7 +46,8 @@ def top(
 
 fitting.add_to(app)
 asking.add_to(app)
-others.add_to(app)
+datasets.add_to(app)
+studies.add_to(app)
 
 
 def main() -> None:

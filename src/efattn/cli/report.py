@@ -67,7 +67,7 @@ def understood(plan: "Plan") -> dict[str, Any]:
     found["held_out_groups"] = 0 if plan.held is None else len(plan.held)
     found["families"], found["missing"] = {}, {}
     choices = getattr(plan, "choices", ())  # of families, with the reason for each
-    why = {choice.columns[0]: choice.why for choice in choices}
+    why = {choice.columns[0]: choice.why or "as asked" for choice in choices}
     for part, _, columns in plan.family.slices() if plan.family is not None else ():
         names = roles.of("value")[columns]
         found["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0])}
