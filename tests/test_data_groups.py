@@ -2,6 +2,8 @@
 
 import json
 from collections import Counter, defaultdict
+from dataclasses import fields, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +16,8 @@ from hypothesis import strategies as st
 
 from efattn import DataError
 from efattn.data import Batch, Groups, Roles, Schema, group_folds
+from efattn.data.batch import LAYOUT
+from efattn.data.groups import Observations
 
 ROLES = Roles("g", "i", ["y", "z"], "a", order="o", exposure="e", weight="w", target="t")
 
@@ -35,9 +39,10 @@ def tables(draw: st.DrawFn) -> dict[str, list[Any]]:
     return table | {"e": column(st.floats(0.5, 2)), "w": column(st.floats(0, 2)), "t": column(st.booleans())}
 
 
-def encoded(table: dict[str, list[Any]], roles: Roles = ROLES, **options: Any) -> Groups:
+def encoded(table: dict[str, list[Any]], roles: Roles = ROLES, sort: bool = True, **options: Any) -> Groups:
     table = {**table, "y": [0.0, *table["y"][1:]], "i": ["a", *table["i"][1:]]}
-    return Schema.fit_encode(pl.DataFrame(table), roles, **options)[1]
+    schema, groups = Schema.fit_encode(pl.DataFrame(table), roles, **options)
+    return groups if sort else schema.encode(pl.DataFrame(table))
 
 
 def looped(groups: Groups) -> list[dict[str, np.ndarray]]:
@@ -55,13 +60,15 @@ def looped(groups: Groups) -> list[dict[str, np.ndarray]]:
 @settings(max_examples=80, deadline=None)
 @given(tables())
 def test_rows_are_sorted_by_group_and_order_and_ties_by_table(table: dict[str, list[Any]]) -> None:
-    groups = encoded(table)
+    groups, named = encoded(table, sort=False), encoded(table)
     by: dict[int, list[int]] = defaultdict(list)
     for row, g in enumerate(table["g"]):
         by[g].append(row)
     wanted = {g: sorted(rows, key=lambda r: table["o"][r]) for g, rows in by.items()}
     assert groups.labels.tolist() == list(by)
     assert groups.rows.tolist() == [r for rows in wanted.values() for r in rows]
+    assert named.labels.tolist() == sorted(by)
+    assert named.rows.tolist() == [r for g in sorted(by) for r in wanted[g]]
     assert groups.lengths.tolist() == [len(rows) for rows in wanted.values()]
     pairs = [p for rows in wanted.values() for p in pairwise(rows)]
     assert groups.ties == sum(table["o"][a] == table["o"][b] for a, b in pairs)
@@ -136,7 +143,7 @@ def test_a_lag_is_the_group_of_the_same_series_so_many_steps_earlier(
     time = pl.Series("t", table["t"])
     scaled = time.cast(pl.Int32).cast(pl.Date) if unit == "day" else time * unit
     frame = pl.DataFrame(table).with_columns(scaled.alias("t"), time.alias("n"))
-    roles = Roles(["s", "n"], "i", "y", time="t", series="s")
+    roles = Roles(["s", "n"], "i", "y", order="row", time="t", series="s")
     if not gaps:
         with pytest.raises(DataError, match="two times"):
             Schema.fit(frame, roles, lags=lags)
@@ -294,3 +301,142 @@ def test_floats_that_are_nearly_steps_are_steps() -> None:
     groups = Schema.fit_encode(frame, Roles("g", "i", "y", time="t"), lags=3)[1]
     assert groups.lagged is not None
     assert (groups.lagged >= 0).sum(0).tolist() == [29, 28, 27]
+
+
+def test_every_tensor_of_a_batch_has_its_layout() -> None:
+    assert [f.name for f in fields(Batch)] == ["length", *LAYOUT]
+
+
+@settings(max_examples=40, deadline=None)
+@given(tables())
+def test_all_rows_as_one_group_are_the_rows(table: dict[str, list[Any]]) -> None:
+    groups = encoded(table)
+    part = groups.subset(np.arange(len(groups))[::2])
+    flat = part.flat()
+    (row,) = looped(replace(part, every=subset(part), offsets=np.array([0, len(part.rows)]), chosen=None))
+    wanted = Batch.of([row])
+    for name in ("exists", "target", "item", "value", "observed", "weight", "exposure"):
+        torch.testing.assert_close(getattr(flat, name), getattr(wanted, name), rtol=0, atol=0)
+    assert flat.attributes is not None
+    assert flat.attributes.dtype == torch.float64
+    np.testing.assert_array_equal(flat.attributes[0], part.attributes)
+    assert len(groups.flat(rows=3).exists[0]) <= 3
+
+
+def subset(part: Groups) -> Observations:
+    return Observations(*(getattr(part, "rows" if f.name == "row" else f.name) for f in fields(Observations)))
+
+
+def test_one_more_position_is_a_group_that_is_longer_by_one() -> None:
+    groups = [{"item": [3, 1], "value": [1.0, np.nan], "when": [1.0, 2.0], "lag": [0, 0]}, {"item": [2, 0, 3]}]
+    groups[1] |= {"value": [3.0, 4.0, 5.0], "when": [5.0, 7.0, 9.0], "lag": [0, 0, 1]}
+    longer = [{n: [*x[:2], new[n], *x[2:]] for n, x in g.items()} for g, new in zip(groups, NEW, strict=True)]
+    found = Batch.of(groups).with_one_more(item=4, when=torch.tensor([[8.0], [9.5]]))
+    wanted = Batch.of(longer)
+    assert found.length == wanted.length == 3
+    assert found.position is not None
+    assert found.position[:, :3].tolist() == [[0, 1, 2]] * 2
+    for name in ("exists", "item", "value", "observed", "lag", "when"):
+        torch.testing.assert_close(getattr(found, name), getattr(wanted, name), rtol=0, atol=0, msg=name)
+
+
+NEW = [{"item": 4, "value": np.nan, "when": w, "lag": 0} for w in (8.0, 9.5)]
+
+
+def test_a_field_that_is_selected_or_moved_is_every_field() -> None:
+    table: dict[str, Any] = {n: [1, 1, 2] for n in "goyzaew"} | {"i": list("abc"), "t": [True] * 3}
+    batch = next(encoded(table, max_length=1).batches(99)).replace(
+        offset=torch.zeros(3, 1, 2), when=torch.zeros(3, 1).double(), lag=torch.zeros(3, 1).long()
+    )
+    some, double = batch.select(torch.tensor([0, 2])), batch.to(dtype=torch.float64)
+    for name, cells in LAYOUT.items():
+        assert len(getattr(some, name)) == 2, name
+        assert getattr(double, name).dtype == (cells.dtype or torch.float64), name
+
+
+@pytest.mark.parametrize("name", [f.name for f in fields(Observations)])
+def test_a_change_in_any_field_changes_the_fingerprint(name: str) -> None:
+    table = many().with_columns(pl.lit(1.0).alias(n) for n in "aew").with_columns(t=True, o=pl.int_range(pl.len()) ** 2)
+    roles = Roles("g", "i", "y", "a", order="o", exposure="e", weight="w", target="t")
+    groups = Schema.fit_encode(table, roles, clock=True)[1]
+    assert groups.fingerprint() == Schema.fit_encode(table, roles, clock=True)[1].fingerprint()
+    column = getattr(groups.every, name).copy()
+    column.flat[3] = ~column.flat[3] if column.dtype == bool else column.flat[3] + 1
+    for changed in (column, column.astype(np.float32)):
+        assert replace(groups, every=replace(groups.every, **{name: changed})).fingerprint() != groups.fingerprint()
+    if name != "row":
+        assert replace(groups, every=replace(groups.every, **{name: None})).fingerprint() != groups.fingerprint()
+
+
+def test_a_change_of_names_parts_lags_or_pieces_changes_the_fingerprint() -> None:
+    table = pl.DataFrame({"g": [1, 1, 2, 2, 3, 3], "i": list("abcabc"), "y": [1.0] * 6})
+    roles = Roles("g", "i", "y", time="g")
+    groups = Schema.fit_encode(table, roles)[1]
+    others = [
+        Schema.fit_encode(table.with_columns(i=pl.col("i").replace("c", "d")), roles)[1],
+        Schema.fit_encode(table, roles, max_length=1)[1],
+        Schema.fit_encode(table, roles, lags=1)[1],
+        groups.subset(np.array([0, 1])),
+        groups.subset(np.array([0, 2])),
+        replace(groups, offsets=np.array([0, 1, 4, 6])),
+    ]
+    assert len({g.fingerprint() for g in (groups, *others)}) == 7
+
+
+@pytest.mark.parametrize("order", [None, "o"])
+def test_what_is_fitted_on_does_not_depend_on_how_the_table_came(order: str | None) -> None:
+    table = many(o=np.arange(len(many()))).with_columns(name=pl.format("n {}", "g"), y=pl.col("y").round(0))
+    roles = Roles("name", "i", "y", order=order)
+    one = Schema.fit_encode(table, roles)[1]
+    other = table.sample(fraction=1.0, shuffle=True, seed=4)
+    two = Schema.fit_encode(other, roles)[1]
+    assert one.labels.tolist() == two.labels.tolist()
+    np.testing.assert_array_equal(table["y"].to_numpy()[one.rows], one.value[:, 0])  # type: ignore[index]
+    np.testing.assert_array_equal(other["y"].to_numpy()[two.rows], two.value[:, 0])  # type: ignore[index]
+    aside = {"row": np.zeros(0)}
+    assert (
+        replace(one, every=replace(one.every, **aside)).fingerprint()
+        == replace(two, every=replace(two.every, **aside)).fingerprint()
+    )
+    for a, b in zip(one.split(0.3, seed=2), two.split(0.3, seed=2), strict=True):
+        np.testing.assert_array_equal(a.value, b.value)
+
+
+def test_rows_stay_in_the_order_of_the_table_where_it_counts() -> None:
+    table = pl.DataFrame({"g": [1, 1, 1], "i": [3, 1, 2], "y": [1.0, 2.0, 3.0]})
+    assert Schema.fit_encode(table, Roles("g", "i", "y"))[1].rows.tolist() == [1, 2, 0]
+    assert Schema.fit_encode(table, Roles("g", "i", "y", order="row"))[1].rows.tolist() == [0, 1, 2]
+    assert Schema.fit_encode(table, Roles("g", "i", "y"), max_length=2)[1].rows.tolist() == [0, 1, 2]
+    assert Schema.fit(table, Roles("g", "i", "y")).encode(table).rows.tolist() == [0, 1, 2]
+
+
+def test_no_standardiser_is_fitted_unless_it_is_asked_for() -> None:
+    assert Schema.fit_encode(many(), Roles("g", "i", "y"))[0].standardiser is None
+    assert Schema.fit(many(), Roles("g", "i", "y")).standardiser is not None
+
+
+def test_each_column_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    from efattn.data import reading
+
+    seen: Counter[str] = Counter()
+
+    def counted(verb: str, real: Any, columns: Any, *args: Any, **more: Any) -> Any:
+        seen.update(f"{verb} {c.name}" for c in (columns if isinstance(columns, list) else [columns]))
+        return real(columns, *args, **more)
+
+    for verb in ("distinct", "moments", "ranks", "numbers"):
+        monkeypatch.setattr(reading, verb, partial(counted, verb, getattr(reading, verb)))
+    table = many(o=np.arange(len(many())) ** 2)
+    Schema.fit_encode(table, Roles("g", "i", "y", order="o", time="g"), standardise="item", lags=1, clock="auto")
+    assert seen == dict.fromkeys(["distinct g", "distinct i", "moments g", "moments o", "ranks o", "numbers y"], 1)
+
+
+def test_notes_say_what_they_are_about() -> None:
+    schema = Schema.fit(many(o=1), Roles("g", "i", "y", order="o"), max_length=3)
+    groups = schema.encode(pl.DataFrame({"g": [1, 1, 2], "i": [1, 99, None], "y": [1.0, 2.0, 1.0], "o": [1, 1, 2]}))
+    found = {note.kind: note for note in groups.notes}
+    assert set(found) == {"no item", "unknown items", "ties", "one row"}
+    assert (found["unknown items"].column, found["unknown items"].row) == ("i", 1)
+    assert found["unknown items"].important
+    (near,) = Schema.fit(many(), Roles("g", "i", "y")).encode({"g": [1, 1], "i": [1, 2], "Y": [1.0, 1.0]}).notes
+    assert (near.kind, near.column, near.important) == ("missing column", "y", True)

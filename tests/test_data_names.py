@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from efattn import DataError
 from efattn.data import Names, Roles, Standardiser, Vocabulary
-from efattn.data.columns import distinct
+from efattn.data.keys import distinct
 
 COLUMNS = st.sampled_from(
     [

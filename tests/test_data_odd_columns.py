@@ -59,7 +59,7 @@ def refuses(
 
 
 def noted(groups: Groups, *words: str) -> None:
-    assert any(all(word in note for word in words) for note in groups.notes), groups.notes
+    assert any(all(word in str(note) for word in words) for note in groups.notes), groups.notes
 
 
 @case

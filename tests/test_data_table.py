@@ -171,8 +171,8 @@ def test_every_kind_of_frame_gives_the_same_groups() -> None:
     roles = Roles("g", "i", "y", order="o")
     found = [Schema.fit_encode(make(columns), roles)[1] for make in MAKERS.values()]
     for groups in found:
-        assert groups.labels.tolist() == ["b", "a"]
-        assert groups.rows.tolist() == [2, 0, 1, 3]
+        assert groups.labels.tolist() == ["a", "b"]
+        assert groups.rows.tolist() == [1, 3, 2, 0]
         np.testing.assert_array_equal(groups.value, found[0].value)
         np.testing.assert_array_equal(groups.item, found[0].item)
 

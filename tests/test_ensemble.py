@@ -19,7 +19,7 @@ from test_model_files import CASES, answers
 
 import efattn
 from efattn import DataError, ModelFileError, families, storage
-from efattn.estimators.plan import Plan
+from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.verdict import verdict
 from efattn.inference import mixture
 
@@ -207,7 +207,7 @@ def test_vectors_and_attention_are_of_one_member(model):
 
 
 def test_the_verdict_is_about_the_mixture():
-    told: list[Plan] = []
+    told: list[Blueprint] = []
     found = efa(ensemble=2, training=FAST, terms="value").fit(TABLE, **BOTH, validation=HELD, planned=told.append)
     assert verdict(found, told[0])["real"]["model"] == pytest.approx(found.score(HELD), rel=1e-5)
 

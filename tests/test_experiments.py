@@ -13,12 +13,12 @@ from shell import efattn, forked
 from small_training import Stop
 from test_resume import dying_at
 
-from efattn import DataError
-from efattn.baselines import ItemMean
+from efattn import DataError, SimpleModel
 from efattn.estimators import LatentFactor
 from efattn.experiments import reproducing, runner, summary
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.settings import MSE, Entry, Metric, Setting, Split, quarter_held, random_users
+from efattn.simple import ItemMean
 from efattn.training import Training
 
 ROLES = {"group": "user", "item": "movie", "value": "rating"}
@@ -44,7 +44,7 @@ TINY = Setting(
     ROLES,
     MSE,
     (
-        Entry("item mean", "peer", lambda seed: ItemMean("gaussian", "others"), fixed=True),
+        Entry("item mean", "peer", lambda seed: SimpleModel(ItemMean(), family="gaussian"), fixed=True),
         Entry("EFA", "best", latent, paper=1.5, look=lambda estimator, parts: {"seen": len(parts.test)}),
     ),
     look=lambda estimator, parts: {"always": 1},

@@ -193,5 +193,5 @@ def test_pieces_of_long_groups_have_their_times():
     at = table["at"].cast(pl.Float64).to_torch()
     for batch in groups.batches(64):
         assert torch.equal(batch.when[batch.exists], at[batch.rows[batch.exists]])
-    model = EFA(width=8, max_length=3, prior=None, training=QUICK).fit(table, **ROLES)
+    model = EFA(width=8, max_length=3, companions=None, training=QUICK).fit(table, **ROLES)
     assert math.isfinite(model.score(table))

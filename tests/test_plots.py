@@ -7,10 +7,10 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
+from efattn.inference.looking import Attention
 from small import efa, ratings
 
 from efattn import DataError, plots
-from efattn.inference.looking import Attention
 
 PNG = b"\x89PNG\r\n\x1a\n"
 

@@ -11,19 +11,21 @@ __version__ = "0.1.0"
 _HOMES = {
     "EFA": "efattn.estimators",
     "LatentFactor": "efattn.estimators",
+    "SimpleModel": "efattn.estimators",
     "Training": "efattn.options",
     "load": "efattn.estimators",
     "from_wide": "efattn.data",
     "group_folds": "efattn.data",
     "read_file": "efattn.data",
     "TrainingError": "efattn.errors",
-    "baselines": "efattn.baselines",
+    "simple": "efattn.simple",
     "datasets": "efattn.datasets",
     "plots": "efattn.plots",
     "theory": "efattn.theory",
     "families": "efattn.families",
     "DataError": "efattn.errors",
     "EfattnError": "efattn.errors",
+    "EfattnWarning": "efattn.errors",
     "ModelFileError": "efattn.errors",
 }
 __all__ = sorted(_HOMES)

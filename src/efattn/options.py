@@ -184,18 +184,12 @@ class EFAOptions(_Model):
     )
     seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
     training: Training | None = _field(Training(), _TRAINING)
-    prior: Any = _field(
+    companions: Any = _field(
         "auto",
-        "A simple model fitted first: gaussian (of values), additive (of items), or one of efattn.baselines; auto lets "
-        "a Gaussian predict together with the networks, as much as held-out groups ask for; none.",
+        "Simple models that predict together with the networks, as much as held-out groups ask for: one of "
+        "efattn.simple or several; auto for a Gaussian of values where it is quickly fitted; none for networks alone.",
+        several=True,
         metavar="MODEL",
-    )
-    prior_weight: float = _field(0.5, "Its share of draws in each step, or of the mixture.")
-    prior_use: Any = _field(
-        "draws",
-        "draws to train on, offset that the network adds to, start on draws and then on the data, or member of the "
-        "mixture.",
-        metavar="USE",
     )
 
 
@@ -215,13 +209,27 @@ class LatentFactorOptions(_Model):
     training: Training | None = _field(Training(), _TRAINING)
 
 
+@dataclass(eq=False, repr=False)
+class SimpleModelOptions(_Model):
+    """The options of SimpleModel."""
+
+    model: Any = _field(None, "One of efattn.simple, as simple.ShrunkMean().", metavar="MODEL")
+    family: Any = _field("auto", _FAMILY, several=True, metavar="FAMILY")
+    context: Context = _field("others", _CONTEXT)
+    lags: int = _field(0, "How many earlier time steps are seen.", low=0, high=10_000)
+    support: Literal["auto", "all", "distinct"] = _field("auto", _SUPPORT)
+    standardise: Literal["auto", "global", "item", "none"] = _field("global", _STANDARDISE)
+    seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
+    training: Training | None = _field(Training(), "Of those that are trained, as simple.AdditiveLogit.")
+
+
 def check_model(chosen: Any) -> None:
-    """A DataError for an option of EFA or LatentFactor that cannot be."""
+    """A DataError for an option of an estimator that cannot be."""
     check(chosen)
     if chosen.training is not None and not isinstance(chosen.training, Training):
         raise DataError(f"training is an efattn.Training(...) or None; found {chosen.training!r}.", option="training")
     heads = getattr(chosen, "heads", 1)
-    if chosen.width % heads:
+    if getattr(chosen, "width", 0) % heads:
         raise DataError(
             f"{option('width', chosen.width)} is not a multiple of {option('heads', heads)}. Choose one that is.",
             option="width",

@@ -54,17 +54,18 @@ def score(
     arguments.check_piece_size(piece_size)
     fitted = _both(model, table, layout)
 
-    from efattn.estimators import streaming
+    from efattn import inference
 
-    found = streaming.scores(fitted, tables.pieces(fitted, table, layout, piece_size, "Scoring"), note, member)
+    pieces = tables.pieces(fitted, table, layout, piece_size, "Scoring")
+    scores = inference.score(fitted, pieces, member=member, tell=note)
     if json:
-        out.print_json(found)
+        out.print_json(scores)
         return
-    tell(f"Mean log-likelihood {found['mean_log_likelihood']:.6f} nats per scored row")
-    for name, mean in found["terms"].items():
+    tell(f"Mean log-likelihood {scores['mean_log_likelihood']:.6f} nats per scored row")
+    for name, mean in scores["terms"].items():
         tell(f"  {name}: " + ("nothing to score" if mean is None else f"{mean:.6f} per target"))
-    unknown = f", {found['unknown']:,} with an unknown item" if found["unknown"] else ""
-    tell(f"{found['scored']:,} of {found['observations']:,} rows scored{unknown}.")
+    unknown = f", {scores['unknown']:,} with an unknown item" if scores["unknown"] else ""
+    tell(f"{scores['scored']:,} of {scores['observations']:,} rows scored{unknown}.")
 
 
 def predict(
@@ -97,13 +98,13 @@ def predict(
         raise DataError(f"--interval is a probability between 0 and 1; found {interval!r}.", option="interval")
     fitted = _both(model, table, layout)
 
-    from efattn.estimators import streaming
+    from efattn import inference
 
     def writable(frame: Any) -> None:
         out.check_columns(frame.schema, output, json)
 
     pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", writable)
-    rows = out.deliver(streaming.predictions(fitted, pieces, interval, note, member), output, json)
+    rows = out.deliver(inference.predict(fitted, pieces, interval, member=member, tell=note), output, json)
     if output is not None:
         say(f"Wrote {rows:,} rows to {output}.")
 
@@ -131,8 +132,12 @@ def recommend(
     layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
     out.check_output(output, force, out.FORMATS)
     fitted = tables.load(model) if table is None else _both(model, table, layout)
-    histories = None if table is None else tables.read(table, layout)
-    out.deliver([fitted.recommend(histories, k, member=member)], output, json, table=True)
+
+    from efattn import inference
+
+    histories = None if table is None else [tables.read(table, layout)]
+    rows = inference.recommend(fitted, histories, k, member=member, tell=note)
+    out.deliver(rows, output, json, table=True)
 
 
 def similar(
@@ -150,7 +155,11 @@ def similar(
     """The items that go best with one, and how well."""
     out.check_output(output, force, out.FORMATS)
     fitted = tables.load(model)
-    out.deliver([fitted.similar(_key(fitted, item), k, member=member)], output, json, table=True)
+
+    from efattn import inference
+
+    rows = inference.similar(fitted, _key(fitted, item), k, member=member, kind="polars")
+    out.deliver([rows], output, json, table=True)
 
 
 def attention(
@@ -182,39 +191,32 @@ def attention(
     out.check_output(output, force, out.FORMATS)
     fitted = _both(model, table, layout)
 
-    from efattn.inference.looking import attention as look
+    from efattn import inference
 
-    groups = fitted.schema_.standardise(fitted.schema_.encode(tables.read(table, layout)))
-    found = look(fitted._one(member), term, groups.subset(_numbers(groups, group)))
+    def chosen(groups: Any) -> Any:
+        return _numbers(groups, group)
+
+    weights = inference.attention(fitted, tables.read(table, layout), term, member=member, choose=chosen, tell=note)
     if json or output is not None:
         import polars as pl
 
-        long = found.columns()
+        long = weights.columns()
         long |= {name: [_label(x) for x in long[name]] for name in ("target", "context")}
         out.deliver([pl.DataFrame(long)], output, json)
     else:
-        _matrix(found)
+        _matrix(weights)
 
 
 def summary(model: arguments.Model, json: arguments.Json = False) -> None:
     """A fitted model in words."""
     fitted = tables.load(model)
-    if not json:
-        tell(fitted.summary())
-        return
-    terms = {
-        name: {
-            "family": repr(fitted.model_[name].family),
-            "parameters": sum(p.numel() for p in fitted.model_[name].parameters()),
-            "support": fitted.model_[name].support,
-            "history": [record for record in fitted.history_ if record["term"] == name],
-        }
-        for name in fitted.model_.terms
-    }
-    about = {"estimator": type(fitted).__name__, "context": fitted.context, **fitted.sizes_}
-    about |= {"items": len(fitted.schema_.vocabulary or ()), "members": len(fitted.members_)}
-    about |= {"columns": fitted.schema_.roles.to_json(), "lags": fitted.schema_.lags, "terms": terms}
-    out.print_json(about | {"notes": [in_words(one) for one in fitted.notes_], "summary": fitted.summary()})
+
+    from efattn.inference.summary import as_data, summary
+
+    if json:
+        out.print_json(as_data(fitted) | {"notes": [in_words(one) for one in fitted.notes]})
+    else:
+        tell(summary(fitted))
 
 
 def _both(model: Any, table: str, layout: dict[str, Any]) -> Any:
@@ -226,7 +228,7 @@ def _both(model: Any, table: str, layout: dict[str, Any]) -> Any:
 
 def _key(fitted: Any, words: list[str]) -> Any:
     """An item's name from the words of the command line, in the types of its columns."""
-    vocabulary = fitted._vocabulary()
+    vocabulary = fitted.vocabulary
     kinds = vocabulary.known.kinds
     if len(words) != len(kinds):
         names = " ".join(name.upper() for name in vocabulary.columns)

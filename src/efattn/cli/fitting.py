@@ -23,7 +23,7 @@ from efattn.options import FAMILIES, FIT, ROLES, EFAOptions, LatentFactorOptions
 
 if TYPE_CHECKING:
     from efattn.data import Table
-    from efattn.estimators.plan import Plan
+    from efattn.estimators.blueprint import Blueprint
 
 WHICH, MODEL, TRAINING = "Which column is what", "The model", "How it is fitted"
 LAYOUT = ("separator", "decimal", "header", "columns", "encoding", "baskets")
@@ -112,9 +112,9 @@ def fit(**asked: Any) -> None:
     estimator = _estimator(options)
     told: list[Any] = []
 
-    def planned(plan: "Plan") -> None:
-        told.append(plan)
-        describe(understood(plan), asked["table"])
+    def planned(blueprint: "Blueprint") -> None:
+        told.append(blueprint)
+        describe(understood(blueprint), asked["table"])
 
     _clear(checkpoint if asked["force"] and not asked["resume"] else None)
     estimator.fit(
@@ -153,8 +153,20 @@ def _estimator(options: EFAOptions | LatentFactorOptions) -> Any:
     from efattn.training import resolve_device
 
     resolve_device(options.training or Training())
-    kind = EFA if isinstance(options, EFAOptions) else LatentFactor
-    return kind(**vars(options))
+    if not isinstance(options, EFAOptions):
+        return LatentFactor(**vars(options))
+    return EFA(**{**vars(options), "companions": _companions(options.companions)})
+
+
+def _companions(words: Any) -> Any:
+    """Simple models by their names, in any spelling."""
+    if words in ("auto", ["auto"]):
+        return "auto"
+    if words in (None, ["none"]):
+        return None
+    from efattn import simple
+
+    return [simple.named(word) for word in words]
 
 
 def _roles(asked: dict[str, Any], source: "Table") -> dict[str, Any]:

@@ -7,24 +7,23 @@ from typing import TYPE_CHECKING, Any
 from efattn.cli import output
 from efattn.cli.messages import in_words, note, say, tell
 from efattn.cli.outcome import Interrupted
-from efattn.errors import Note
 
 if TYPE_CHECKING:
-    from efattn.estimators.plan import Plan
+    from efattn.estimators.blueprint import Blueprint
 
 LEVEL = 5e-5  # nats: a difference that is 0.0000 where it is shown
 
 
-def report(estimator: Any, plan: "Plan", path: Path, compare: bool, as_json: bool) -> None:
+def report(estimator: Any, blueprint: "Blueprint", path: Path, compare: bool, as_json: bool) -> None:
     """What was fitted, beside what is easily had."""
     from efattn.estimators.verdict import verdict
 
     try:
-        found = verdict(estimator, plan) if compare else {}
+        found = verdict(estimator, blueprint) if compare else {}
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted while comparing; the model is in {str(path)!r}.") from None
     if as_json:
-        output.print_json({"model": str(path), **_plain(understood(plan)), "held_out": found})
+        output.print_json({"model": str(path), **_plain(understood(blueprint)), "held_out": found})
         return
     if found:
         import polars as pl
@@ -56,25 +55,26 @@ def _sentence(name: str, term: str, scores: dict[str, float | None]) -> str:
     return f"{term}: {words} is ahead by {others[best] - mine:.4f}; {advice[best]}."
 
 
-def understood(plan: "Plan") -> dict[str, Any]:
+def understood(blueprint: "Blueprint") -> dict[str, Any]:
     """What is known before training starts."""
     import numpy as np
 
-    groups, roles, lengths = plan.groups, plan.schema.roles, plan.groups.lengths
+    groups, roles = blueprint.groups, blueprint.schema.roles
+    assert groups is not None
+    lengths = groups.lengths
     found: dict[str, Any] = {"rows": len(groups.rows), "groups": len(groups), "group": list(roles.of("group"))}
     found["lengths"] = {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())}
-    found |= {"items": plan.items, "item": list(roles.of("item")), "terms": list(plan.terms)}
-    found["held_out_groups"] = 0 if plan.held is None else len(plan.held)
+    found |= {"items": blueprint.items, "item": list(roles.of("item")), "terms": list(blueprint.terms)}
+    found["held_out_groups"] = 0 if blueprint.held is None else len(blueprint.held)
     found["families"], found["missing"] = {}, {}
-    choices = getattr(plan, "choices", ())  # of families, with the reason for each
-    why = {choice.columns[0]: choice.why or "as asked" for choice in choices}
-    for part, _, columns in plan.family.slices() if plan.family is not None else ():
+    why = {choice.columns[0]: choice.why or "as asked" for choice in blueprint.choices}
+    for part, _, columns in blueprint.family.slices() if blueprint.family is not None else ():
         names = roles.of("value")[columns]
         found["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0])}
     if groups.value is not None:
         absent = np.isnan(groups.value).sum(0)
         found["missing"] = {name: int(n) for name, n in zip(roles.of("value"), absent, strict=True)}
-    found["notes"] = [one for one in groups.notes if not why or not isinstance(one, Note) or one.kind != "family"]
+    found["notes"] = [one for one in blueprint.notes if one.kind != "family"]
     return found
 
 

@@ -76,12 +76,12 @@ def check_model(path: Path) -> None:
 
 
 def load(path: Path) -> Any:
-    """A fitted model."""
+    """A fitted model, as every verb asks it."""
     check_model(path)
 
     from efattn.estimators import load
 
-    return load(path)
+    return load(path).fitted_
 
 
 def pieces(
@@ -103,7 +103,7 @@ def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing
     where the model has none or sees lags, nor where their rows are scattered: then it is read whole."""
     from efattn.data.pieces import Pieces
 
-    roles, lags = model.schema_.roles, model.schema_.lags
+    roles, lags = model.schema.roles, model.schema.lags
     cut = None
     if source != "-" and not options.get("baskets") and Path(source).is_file():  # no pipe, which is read once
         cut = Pieces(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)

@@ -4,24 +4,52 @@
     columns length .. context-1 lagged observations: always visible, never masked, never targets
 
 Items are numbered 0 .. D-1, and D stands for an unknown item. Attributes are in the table's own units. A missing value
-is 0 in `value` and false in `observed`.
+is 0 in `value` and false in `observed`. How each field is laid out stands in one table, `LAYOUT`, and all that makes or
+changes a batch walks it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 
+@final
+@dataclass(frozen=True)
+class Cells:
+    """How a field is laid out. over: "context" (batch, context), "current" (batch, length) or "group" (batch, any);
+    dtype: None for real numbers, which have the batch's; fill: where no observation is; several: (..., columns)."""
+
+    over: Literal["context", "current", "group"]
+    dtype: torch.dtype | None = None
+    fill: float = 0
+    several: bool = False
+
+
+LAYOUT = {
+    "exists": Cells("context", torch.bool),
+    "target": Cells("current", torch.bool),
+    "item": Cells("context", torch.long),
+    "value": Cells("context", several=True),
+    "observed": Cells("context", torch.bool, several=True),
+    "attributes": Cells("context", several=True),
+    "position": Cells("context", torch.long),
+    "lag": Cells("context", torch.long),
+    "weight": Cells("current"),
+    "exposure": Cells("current", fill=1),
+    "cut": Cells("group", torch.long, fill=-1),
+    "rows": Cells("current", torch.long, fill=-1),
+    "when": Cells("context", torch.float64),
+}
+
+
 @dataclass(frozen=True)
 class Batch:
-    """exists, item, lag, position: (batch, context); when, the time of each position in double precision: (batch,
-    context); value, observed: (batch, context, columns); attributes: (batch, context, attributes); target, weight,
-    exposure: (batch, length); cut: (batch, any), items of a group beyond the longest length, -1 for none, which count
-    for distinct support; rows: (batch, length), the table's row, -1 for padding; offset: (batch, length, size), what
-    is added to a network's outputs, where it is known beforehand."""
+    """As LAYOUT has them. when: the time of each position in double precision; cut: items of a group beyond the longest
+    length, -1 for none, which count for distinct support; rows: the table's row, -1 for padding."""
 
     length: int
     exists: Tensor
@@ -37,7 +65,35 @@ class Batch:
     cut: Tensor | None = None
     rows: Tensor | None = None
     when: Tensor | None = None
-    offset: Tensor | None = None
+
+    @classmethod
+    def gather(
+        cls,
+        columns: Mapping[str, np.ndarray | None],
+        index: np.ndarray,
+        length: int,
+        dtype: torch.dtype = torch.float32,
+        **made: Tensor | None,
+    ) -> "Batch":
+        """From rows to cells. columns: by field, an entry per row, NaN for a missing value; index: (batch, context),
+        the row in each cell, -1 for none; length: how many columns are current; made: fields that are ready."""
+        exists = index >= 0
+        at = np.where(exists, index, 0)
+        for name, cells in LAYOUT.items():
+            column = columns.get(name)
+            if column is None:
+                continue
+            width = None if cells.over == "context" else length
+            found = column[at[:, :width]]
+            found[~exists[:, :width]] = cells.fill
+            found = found[..., None] if cells.several and found.ndim == 2 else found
+            made[name] = torch.as_tensor(found).to(cells.dtype or dtype)
+        there, value = torch.as_tensor(exists), made.get("value")
+        if value is not None:
+            made |= {"value": value.nan_to_num(0.0), "observed": ~value.isnan() & there[..., None]}
+        position = torch.arange(index.shape[1]).expand(index.shape).clamp_max(max(length - 1, 0))
+        ready: dict[str, Any] = {"exists": there, "target": there[:, :length], "position": position}
+        return cls(length=length, **(ready | made))
 
     @classmethod
     def of(cls, groups: Sequence[Mapping[str, Any]], dtype: torch.dtype = torch.float32) -> "Batch":
@@ -47,65 +103,50 @@ class Batch:
         (NaN: missing), `weight`, `exposure` and `when` numbers, `target` truth values. Where `lag` is given, current
         observations come first. Positions count the observations of the group.
         """
-        here = [_length(g) for g in groups]
-        lagged = [_count(g) - n for g, n in zip(groups, here, strict=True)]
-        length, context = max(here, default=0), max(here, default=0) + max(lagged, default=0)
-        columns = [[*range(n), *range(length, length + m)] for n, m in zip(here, lagged, strict=True)]
-
-        def pad(name: str, kind: torch.dtype, fill: float = 0, width: int = context) -> Tensor | None:
-            if not groups or name not in groups[0]:
-                return None
-            rows = [
-                torch.as_tensor(g[name], dtype=kind)[: None if width == context else n]
-                for g, n in zip(groups, here, strict=True)
-            ]
-            out = torch.full((len(groups), width, *rows[0].shape[1:]), fill, dtype=kind)
-            for row, values, where in zip(out, rows, columns, strict=True):
-                row[where[: len(values)]] = values
-            return out
-
-        exists = torch.zeros(len(groups), context, dtype=torch.bool)
-        for row, where in zip(exists, columns, strict=True):
-            row[where] = True
-        value, attributes = pad("value", dtype), pad("attributes", dtype)
-        value = value[..., None] if value is not None and value.dim() == 2 else value
-        observed = None if value is None else ~value.isnan() & exists[..., None]
-        target = pad("target", torch.bool, width=length)
-        return cls(
-            length=length,
-            exists=exists,
-            target=exists[:, :length] if target is None else target & exists[:, :length],
-            item=pad("item", torch.long),
-            value=None if value is None else value.nan_to_num(0.0),
-            observed=observed,
-            attributes=attributes[..., None] if attributes is not None and attributes.dim() == 2 else attributes,
-            position=torch.arange(context).expand(len(groups), context).clamp_max(max(length - 1, 0)),
-            lag=pad("lag", torch.long),
-            weight=pad("weight", dtype, width=length),
-            exposure=pad("exposure", dtype, 1.0, width=length),
-            when=pad("when", torch.float64),
-        )
+        current, count = [_length(g) for g in groups], [_count(g) for g in groups]
+        length = max(current, default=0)
+        context = length + max((m - n for n, m in zip(current, count, strict=True)), default=0)
+        index, start = np.full((len(groups), context), -1, np.int64), 0
+        for row, n, m in zip(index, current, count, strict=True):
+            row[:n] = np.arange(start, start + n)
+            row[length : length + m - n] = np.arange(start + n, start + m)
+            start += m
+        names = [name for name in LAYOUT if groups and name in groups[0]]
+        columns = {
+            n: np.concatenate([_rows(g[n], n, m, dtype) for g, m in zip(groups, count, strict=True)]) for n in names
+        }
+        return cls.gather(columns, index, length, dtype)
 
     def replace(self, **changes: Any) -> "Batch":
         return replace(self, **changes)
 
     def select(self, groups: Tensor) -> "Batch":
         """Some of its groups, by number or by truth values."""
-        kept: dict[str, Any] = {}
-        for field in fields(self):
-            x = getattr(self, field.name)
-            kept[field.name] = x[groups] if isinstance(x, Tensor) else x
-        return replace(self, **kept)
+        present = ((name, getattr(self, name)) for name in LAYOUT)
+        return replace(self, **{name: x[groups] for name, x in present if x is not None})
 
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Batch":
         """Moved; `dtype` for the real-valued fields only, but for times, which need all their digits."""
         moved: dict[str, Any] = {}
-        for field in fields(self):
-            x = getattr(self, field.name)
-            if isinstance(x, Tensor):
-                real = x.is_floating_point() and field.name != "when"
-                moved[field.name] = x.to(device=device, dtype=dtype if real else None)
+        for name, cells in LAYOUT.items():
+            x = getattr(self, name)
+            if x is not None:
+                moved[name] = x.to(device=device, dtype=dtype if cells.dtype is None else None)
         return replace(self, **moved)
+
+    def with_one_more(self, **given: Any) -> "Batch":
+        """One more position after the last of each group, in the column after the current ones. given: what stands
+        there, by field, one for all groups or (batch, 1, ...); what is not given is as in padding, but it exists."""
+        n = self.length
+        given = {"exists": True, "position": self.exists[:, :n].sum(1, keepdim=True)} | given
+        wider: dict[str, Any] = {}
+        for name, cells in LAYOUT.items():
+            x = getattr(self, name)
+            if x is not None and cells.over != "group":
+                column = x.new_full((len(x), 1, *x.shape[2:]), cells.fill)
+                column[:] = given.get(name, cells.fill)
+                wider[name] = torch.cat((x[:, :n], column, x[:, n:]), 1)
+        return replace(self, length=n + 1, **wider)
 
 
 def _count(group: Mapping[str, Any]) -> int:
@@ -114,3 +155,12 @@ def _count(group: Mapping[str, Any]) -> int:
 
 def _length(group: Mapping[str, Any]) -> int:
     return _count(group) if "lag" not in group else int((torch.as_tensor(group["lag"]) == 0).sum())
+
+
+def _rows(entries: Any, name: str, count: int, dtype: torch.dtype) -> np.ndarray:
+    """One entry per row of a group; those of current positions may stop before the lags."""
+    given: np.ndarray = torch.as_tensor(entries, dtype=LAYOUT[name].dtype or dtype).numpy()
+    if len(given) == count:
+        return given
+    rest = np.full((count - len(given), *given.shape[1:]), LAYOUT[name].fill, given.dtype)
+    return np.concatenate((given, rest))

@@ -3,6 +3,7 @@
 cut     groups -> pieces of at most the longest length
 plan    pieces -> batches of like length under a budget of padded cells
 build   some pieces -> a `Batch`, their lags in the columns after the current ones
+flat    all rows -> a `Batch` of one group
 """
 
 from dataclasses import dataclass
@@ -13,12 +14,12 @@ import torch
 from torch import Tensor
 
 from efattn.data.batch import Batch
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 
 if TYPE_CHECKING:
     from efattn.data.groups import Groups
 
-_MIX = 0.1  # shuffled pieces may share a batch with pieces a tenth longer
+LONGER = 0.1  # shuffled pieces may share a batch with pieces a tenth longer
 
 
 @final
@@ -58,7 +59,9 @@ def cut(groups: np.ndarray, offsets: np.ndarray, max_length: int | None) -> Piec
 def plan(groups: "Groups", tokens: int, shuffle: int | np.random.Generator | None, epoch: int) -> list[np.ndarray]:
     """Longest first without `shuffle`; with it, pieces of like length and batches in random order."""
     if tokens < 1:
-        raise DataError(f"A batch needs room for at least one token; found tokens={tokens!r}.")
+        raise DataError(
+            f"A batch needs room for at least one token; found {option('tokens', tokens)}.", option="tokens"
+        )
     pieces = groups.pieces
     if not len(pieces):
         return []
@@ -67,51 +70,35 @@ def plan(groups: "Groups", tokens: int, shuffle: int | np.random.Generator | Non
         by = np.lexsort((-lagged, -length))
     else:
         rng = shuffle if isinstance(shuffle, np.random.Generator) else np.random.default_rng([shuffle, epoch])
-        by = np.argsort(-(length + lagged) * (1 + _MIX * rng.random(len(length))) - rng.random(len(length)))
+        by = np.argsort(-(length + lagged) * (1 + LONGER * rng.random(len(length))) - rng.random(len(length)))
     length, lagged = length[by], lagged[by]
-    found, at = [], 0
+    batches, at = [], 0
     while at < len(by):
         window = slice(at, at + max(tokens // int(length[at] + lagged[at]), 1))
         width = np.maximum.accumulate(length[window]) + np.maximum.accumulate(lagged[window])
         size = max(int(np.searchsorted(width * np.arange(1, len(width) + 1), tokens, "right")), 1)
-        found.append(by[at : at + size])
+        batches.append(by[at : at + size])
         at += size
-    return [found[b] for b in rng.permutation(len(found))] if shuffle is not None else found
+    return [batches[b] for b in rng.permutation(len(batches))] if shuffle is not None else batches
 
 
 def build(groups: "Groups", chosen: np.ndarray, context: str, dtype: torch.dtype) -> Batch:
     """As `Batch.of` would pad them."""
-    every, pieces = groups.every, groups.pieces
+    pieces = groups.pieces
     start, stop = pieces.start[chosen], pieces.stop[chosen]
     index, lag, length = _columns(groups, chosen, start, stop)
-    exists = index >= 0  # (batch, context)
-    here, there = np.where(exists, index, 0), exists[:, :length]
+    made = {"lag": None if groups.lagged is None else torch.as_tensor(lag)}
+    made["cut"] = _cut_items(groups, chosen, start, stop, context)
+    return Batch.gather(groups.every.by_field(), index, length, dtype, **made)
 
-    def pad(column: np.ndarray | None, kind: torch.dtype, fill: float = 0, width: int | None = None) -> Tensor | None:
-        if column is None:
-            return None
-        found = column[here[:, :width]]
-        found[~exists[:, :width]] = fill
-        return torch.as_tensor(found).to(kind)
 
-    value = pad(every.value, dtype)
-    target = pad(every.target, torch.bool, False, length)
-    return Batch(
-        length=length,
-        exists=torch.as_tensor(exists),
-        target=torch.as_tensor(there) if target is None else target,
-        item=pad(every.item, torch.long),
-        value=None if value is None else value.nan_to_num(0.0),
-        observed=None if value is None else ~value.isnan() & torch.as_tensor(exists)[..., None],
-        attributes=pad(every.attributes, dtype),
-        position=torch.arange(exists.shape[1]).expand(exists.shape).clamp_max(max(length - 1, 0)),
-        lag=None if groups.lagged is None else torch.as_tensor(lag),
-        weight=pad(every.weight, dtype, 0, length),
-        exposure=pad(every.exposure, dtype, 1.0, length),
-        cut=_cut_items(groups, chosen, start, stop, context),
-        when=pad(every.when, torch.float64),
-        rows=torch.as_tensor(np.where(there, every.row[here[:, :length]], -1)).to(torch.long),
-    )
+def flat(groups: "Groups", rows: int) -> Batch:
+    """All rows of this part as one group, or evenly every so manyth if there are more than `rows`: for what does not
+    depend on context. Attributes are in double precision, because means and spreads are taken of them."""
+    index = np.arange(len(groups.every.row))[groups.index]
+    index = index[:: max(1, -(-len(index) // rows))]
+    exact = Batch.gather(groups.every.by_field(), index[None], len(index), torch.float64)
+    return exact.to(dtype=torch.float32).replace(attributes=exact.attributes)
 
 
 def _columns(

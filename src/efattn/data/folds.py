@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from efattn.data.columns import distinct
 from efattn.data.groups import Groups
+from efattn.data.keys import distinct
 from efattn.data.table import Table
 from efattn.errors import DataError
 
@@ -25,16 +25,18 @@ def group_folds(
         table = Table.read(source)
         names = [group] if isinstance(group, str) else list(group or ())
         if not names:
-            raise DataError("group_folds needs the group column: group_folds(table, 'user').")
+            raise DataError("group_folds needs the group column: group_folds(table, 'user').", option="group")
         number, labels = distinct(table.columns(names, "group"), "group", len(table))
         if (number < 0).any():
             at = int(np.flatnonzero(number < 0)[0])
             raise DataError(
-                f"The role group allows no nulls; column {names[0]!r} is null at row {at}. Fill it in or drop the row."
+                f"The role group allows no nulls; column {names[0]!r} is null at row {at}. Fill it in or drop the row.",
+                column=names[0],
+                row=at,
             )
         row, count = np.arange(len(table)), len(labels)
     if not 2 <= folds <= count:
-        raise DataError(f"{count} groups cannot make {folds} folds. Pass folds= between 2 and {count}.")
+        raise DataError(f"{count} groups cannot make {folds} folds. Pass folds= between 2 and {count}.", option="folds")
     order = np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)
     fold = np.empty(count, np.int64)
     fold[order] = np.arange(count) * folds // count

@@ -2,13 +2,14 @@
 
     rows offsets[f] .. offsets[f + 1] - 1 of the arrays are group f, sorted by its order; ties stay in table order
 
-Groups are numbered as they first appear in the table. `row` leads back to the table. A part of the groups (`subset`,
-`split`) is a view: the arrays are shared, so that a group's lags may lie outside the part. A group longer than
-`max_length` becomes consecutive pieces of nearly equal length, each row in one of them.
+Groups are numbered as they first appear in the table or, to fit on, by their names. `row` leads back to the table. A
+part of the groups (`subset`, `split`) is a view: the arrays are shared, so that a group's lags may lie outside the
+part. A group longer than `max_length` becomes consecutive pieces of nearly equal length, each row in one of them.
 """
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+import hashlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Literal, final
 
@@ -19,8 +20,9 @@ from efattn.data import batches as batching
 from efattn.data.batch import Batch
 from efattn.data.names import Names
 from efattn.data.vocabulary import Vocabulary
-from efattn.errors import DataError
+from efattn.errors import DataError, Note, option
 
+START_ROWS = 1_000_000  # as many as start values are taken from
 Shuffle = int | np.random.Generator | None
 
 
@@ -40,12 +42,17 @@ class Observations:
     target: np.ndarray | None = None
     when: np.ndarray | None = None
 
+    def by_field(self) -> dict[str, np.ndarray | None]:
+        """By the names of a batch's fields, in which `rows` is the row of each cell."""
+        return {"rows" if f.name == "row" else f.name: getattr(self, f.name) for f in fields(self)}
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class Groups:
     """`every`: the rows of all groups; `chosen`: the numbers of the groups in this part, None for all; lagged: (group,
-    lag), the numbers of each group's lags, -1 for none; time, series: (group,). `notes`: what the user should know."""
+    lag), the numbers of each group's lags, -1 for none; time, series: (group,). `notes`: what the user should know.
+    first_row: the table's number of row 0, where these are the groups of one portion of it."""
 
     every: Observations
     offsets: np.ndarray
@@ -57,8 +64,9 @@ class Groups:
     lagged: np.ndarray | None = None
     max_length: int | None = None
     ties: int = 0
-    notes: list[str] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)
     chosen: np.ndarray | None = None
+    first_row: int = 0
 
     def __len__(self) -> int:
         return len(self.offsets) - 1 if self.chosen is None else len(self.chosen)
@@ -126,7 +134,8 @@ class Groups:
     def label(self, i: int) -> str:
         """Row i of this part in words: row 17 (user 'u3')."""
         at = i if isinstance(self.index, slice) else int(self.index[i])
-        row, words = int(self.every.row[at]), self.group_label(int(np.searchsorted(self.offsets, at, "right")) - 1)
+        row = self.first_row + int(self.every.row[at])
+        words = self.group_label(int(np.searchsorted(self.offsets, at, "right")) - 1)
         return f"row {row} ({words})" if words else f"row {row}"
 
     def group_label(self, number: int) -> str:
@@ -144,7 +153,11 @@ class Groups:
         if self.lagged is not None and self.time is not None:
             return self._split_by_time(fraction)
         if len(self) < 2:
-            raise DataError(f"{len(self)} group cannot be split in two. Check the role group, or pass validation=None.")
+            raise DataError(
+                f"{len(self)} group cannot be split in two. Check the role group, or pass "
+                f"{option('validation', None)}.",
+                option="validation",
+            )
         size = min(max(round(fraction * len(self)), 1), len(self) - 1)
         held = np.zeros(len(self), bool)
         held[np.random.default_rng(seed).permutation(len(self))[:size]] = True
@@ -155,7 +168,11 @@ class Groups:
         time = self.time[self.numbers]
         times = np.unique(time)
         if len(times) < 2:
-            raise DataError("With lags the last times are held out, and there is only one time. Pass validation=None.")
+            raise DataError(
+                "With lags the last times are held out, and there is only one time. "
+                f"Pass {option('validation', None)}.",
+                option="validation",
+            )
         size = min(max(round(fraction * len(times)), 1), len(times) - 1)
         held = time >= times[-size]
         return self.subset(~held), self.subset(held)
@@ -172,7 +189,10 @@ class Groups:
             i = int(twice.min())
             raise DataError(
                 f"With distinct support a group has each item once; {self.vocabulary.words(int(item[i]))} is there "
-                f"again at {self.label(i)}. Drop the repeats, or do without support='distinct'."
+                f"again at {self.label(i)}. Drop the repeats, or do without {option('support', 'distinct')}.",
+                column=self.vocabulary.columns[0],
+                row=self.first_row + int(self.rows[i]),
+                option="support",
             )
 
     @cached_property
@@ -202,56 +222,25 @@ class Groups:
         for pieces in self.plan(tokens, shuffle, epoch):
             yield self.batch(pieces, context, dtype)
 
+    def flat(self, rows: int = START_ROWS) -> Batch:
+        """All rows as one group, thinned to so many: for what does not depend on context."""
+        return batching.flat(self, rows)
+
+    def fingerprint(self) -> str:
+        """Of all that is known about these groups: every field of the observations, which groups there are, their lags
+        and pieces, and the names of the items."""
+        digest = hashlib.sha256()
+        arrays = {f.name: getattr(self.every, f.name) for f in fields(self.every)}
+        arrays |= {"numbers": self.numbers, "offsets": self.offsets, "lagged": self.lagged}
+        arrays["max_length"] = None if self.max_length is None else np.array(self.max_length)
+        if self.vocabulary is not None:
+            digest.update(repr(self.vocabulary.to_json()).encode())
+            arrays |= {f"item.{name}": x for name, x in self.vocabulary.arrays().items()}
+        for name, array in arrays.items():
+            digest.update(f"{name} {None if array is None else (array.dtype, array.shape)};".encode())
+            if array is not None:
+                digest.update(np.ascontiguousarray(array).data)
+        return digest.hexdigest()
+
     def _part(self, column: np.ndarray | None) -> np.ndarray | None:
         return None if column is None else column[self.index]
-
-
-@final
-@dataclass(frozen=True, eq=False)
-class Arrangement:
-    """`by`: the table's rows in the order of the groups, None where they already stand so."""
-
-    by: np.ndarray | None
-    offsets: np.ndarray
-    ties: int
-    length: int
-
-    @classmethod
-    def of(cls, number: np.ndarray, order: np.ndarray | None) -> "Arrangement":
-        """number: (row,), the group of each row, numbered by first appearance; order: (row,), whatever sorts."""
-        change = np.diff(number)
-        grouped = not (change < 0).any()
-        sorted_ = grouped and (order is None or not ((order[1:] < order[:-1]) & (change == 0)).any())
-        by = None
-        if not sorted_:
-            by = np.argsort(number, kind="stable") if order is None else np.lexsort((order, number))
-            by = by.astype(np.int32) if len(by) < 2**31 else by
-        offsets = (
-            np.concatenate((np.zeros(1, np.int64), np.cumsum(np.bincount(number))))
-            if len(number)
-            else np.zeros(1, np.int64)
-        )
-        ties = 0
-        if order is not None:
-            here, key = (number, order) if by is None else (number[by], order[by])
-            ties = int(((key[1:] == key[:-1]) & (here[1:] == here[:-1])).sum())
-        return cls(by, offsets, ties, len(number))
-
-    @property
-    def row(self) -> np.ndarray:
-        return (
-            np.arange(self.length, dtype=np.int32 if self.length < 2**31 else np.int64) if self.by is None else self.by
-        )
-
-    def sort(self, column: np.ndarray) -> np.ndarray:
-        """A column of the table in the order of the groups."""
-        return column if self.by is None else column[self.by]
-
-    def first(self, column: np.ndarray, complain: Callable[[int], str]) -> np.ndarray:
-        """(group,): a column that is the same throughout each group; else a DataError about the first that is not."""
-        here = self.sort(column)
-        starts = self.offsets[:-1]
-        differs = np.flatnonzero(here != np.repeat(here[starts], np.diff(self.offsets)))
-        if differs.size:
-            raise DataError(complain(int(differs[0])))
-        return here[starts]

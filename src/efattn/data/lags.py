@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 
 _UNITS = [(86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute"), (1_000_000, "second")]
 
@@ -18,16 +18,17 @@ _UNITS = [(86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute
 def infer_step(time: np.ndarray, series: np.ndarray) -> float | int:
     """time, series: (group,)."""
     by = np.lexsort((time, series))
-    gaps, same = np.diff(time[by]), np.diff(series[by]) == 0
-    gaps = gaps[same & (gaps > 0)]
-    if not len(gaps):
+    between, same = np.diff(time[by]), np.diff(series[by]) == 0
+    between = between[same & (between > 0)]
+    if not len(between):
         raise DataError(
             "Lags need at least two times in a series; every series has one. "
-            "Check the roles time and series, or pass lags=0."
+            f"Check the roles time and series, or pass {option('lags', 0)}.",
+            option="lags",
         )
-    if gaps.dtype.kind == "f":
-        gaps = np.round(gaps, 9 - int(np.ceil(np.log10(np.median(gaps)))))  # 0.1 + 0.2 - 0.2 is a step of 0.1
-    sizes, counts = np.unique(gaps, return_counts=True)
+    if between.dtype.kind == "f":
+        between = np.round(between, 9 - int(np.ceil(np.log10(np.median(between)))))  # 0.1 + 0.2 - 0.2 is a step of 0.1
+    sizes, counts = np.unique(between, return_counts=True)
     return sizes[np.argmax(counts)].item()
 
 
@@ -44,16 +45,17 @@ def lagged_groups(
         one, two = by[twice[0]], by[twice[0] + 1]
         raise DataError(
             f"With lags a series has one group per time; {label(int(one))} and {label(int(two))} share theirs. "
-            "Name the column that tells them apart in series=..."
+            f"Name the column that tells them apart in {option('series')}.",
+            option="series",
         )
-    found = np.full((len(time), lags), -1, np.int32)
+    lagged = np.full((len(time), lags), -1, np.int32)
     for d in range(1, lags + 1):
         wanted = _position(times, time - d * step, step)
         ask = series.astype(np.int64) * len(times) + wanted
         at = np.minimum(np.searchsorted(ordered, ask), len(ordered) - 1)
         hit = (wanted >= 0) & (ordered[at] == ask)
-        found[hit, d - 1] = by[at[hit]]
-    return found
+        lagged[hit, d - 1] = by[at[hit]]
+    return lagged
 
 
 def step_words(step: float, kind: str) -> str:

@@ -62,7 +62,7 @@ class Names:
     def words(self, i: int, columns: Sequence[str]) -> str:
         """user 'u3'; for several columns: city 'Bath', year 2001."""
         keys = [_public(kind, column[i]) for kind, column in zip(self.kinds, self.columns, strict=True)]
-        return ", ".join(f"{name} {_word(key)}" for name, key in zip(columns, keys, strict=True))
+        return ", ".join(f"{escaped(name)} {_word(key)}" for name, key in zip(columns, keys, strict=True))
 
     def followed_by(self, other: "Names", columns: Sequence[str]) -> "Names":
         """These names and then those, of compatible kinds."""
@@ -72,7 +72,8 @@ class Names:
             dtype = _DTYPES.get(kind, np.dtype(np.int64))
             if kind == "unsigned" and any(x.dtype == np.int64 and len(x) and x.min() < 0 for x in (mine, theirs)):
                 raise DataError(
-                    f"Column {name!r} has both negative ids and ids past 2^63 - 1. Turn it into text first."
+                    f"Column {name!r} has both negative ids and ids past 2^63 - 1. Turn it into text first.",
+                    column=name,
                 )
             joined.append(np.concatenate((mine.astype(dtype), theirs.astype(dtype))))
         return Names(kinds, tuple(joined))
@@ -105,10 +106,15 @@ class Names:
         return cls(tuple(kinds), tuple(columns))
 
 
-def texts(found: Sequence[str | None]) -> np.ndarray:
+def escaped(name: str) -> str:
+    """A name as it can be printed: what a terminal would obey is written out."""
+    return name if name.isprintable() else repr(name)[1:-1]
+
+
+def texts(names: Sequence[str | None]) -> np.ndarray:
     """An array of str objects, also where numpy would guess otherwise."""
-    column = np.empty(len(found), dtype=object)
-    column[:] = found
+    column = np.empty(len(names), dtype=object)
+    column[:] = names
     return column
 
 
@@ -136,7 +142,8 @@ def _joint(old: str, new: str, column: str) -> str:
     if old.startswith("datetime[") and new.startswith("datetime["):
         return old
     raise DataError(
-        f"Column {column!r} holds {words_of(new)}; it was fitted on {words_of(old)}. Convert it to {words_of(old)}."
+        f"Column {column!r} holds {words_of(new)}; it was fitted on {words_of(old)}. Convert it to {words_of(old)}.",
+        column=column,
     )
 
 

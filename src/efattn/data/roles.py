@@ -15,7 +15,7 @@ from dataclasses import dataclass, fields
 from itertools import combinations
 from typing import Any, final
 
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 
 SEVERAL = ("group", "item", "value", "attributes", "series")
 SINGLE = ("order", "time", "exposure", "weight", "target")
@@ -54,12 +54,17 @@ class Roles:
         for role in SINGLE:
             name = getattr(self, role)
             if name is not None and not isinstance(name, str):
-                raise DataError(f"The role {role} takes the name of one column; found {name!r}.")
+                raise DataError(f"The role {role} takes the name of one column; found {name!r}.", option=role)
         object.__setattr__(self, "missing", _codes(self.missing))
         if not self.item and not self.value:
-            raise DataError("Nothing to model: name an item column (item=...), a value column (value=...) or both.")
+            raise DataError(
+                f"Nothing to model: name an item column ({option('item')}), a value column ({option('value')}) or both."
+            )
         if self.series and self.time is None:
-            raise DataError("The role series needs the role time as well: pass time=..., or leave series out.")
+            raise DataError(
+                f"The role series needs the role time as well: pass {option('time')}, or leave series out.",
+                option="time",
+            )
         self._check_overlaps()
 
     def _check_overlaps(self) -> None:
@@ -67,13 +72,16 @@ class Roles:
             names = self.of(role)
             twice = [n for i, n in enumerate(names) if n in names[:i]]
             if twice:
-                raise DataError(f"Column {twice[0]!r} is named twice in the role {role}. Name it once.")
+                said = f"Column {twice[0]!r} is named twice in the role {role}. Name it once."
+                raise DataError(said, column=twice[0], option=role)
         for one, two in combinations((*SEVERAL, *SINGLE), 2):
             shared = [n for n in self.of(one) if n in self.of(two)]
             if shared and frozenset((one, two)) not in _SHARED:
                 raise DataError(
                     f"Column {shared[0]!r} is both {one} and {two}. Leave it out of one of the roles, "
-                    "or copy it to a column of another name if that is what you mean."
+                    "or copy it to a column of another name if that is what you mean.",
+                    column=shared[0],
+                    option=one,
                 )
 
     def of(self, role: str) -> tuple[str, ...]:
@@ -93,8 +101,8 @@ class Roles:
         return self.order is not None
 
     def to_json(self) -> dict[str, Any]:
-        found = {f.name: getattr(self, f.name) for f in fields(self)}
-        saved = {name: list(x) if isinstance(x, tuple) else x for name, x in found.items() if x not in (None, ())}
+        named = {f.name: getattr(self, f.name) for f in fields(self)}
+        saved = {name: list(x) if isinstance(x, tuple) else x for name, x in named.items() if x not in (None, ())}
         if "missing" in saved:  # JSON has no infinity
             saved["missing"] = [{"number": str(x)} if x in (math.inf, -math.inf) else x for x in saved["missing"]]
         return saved
@@ -118,7 +126,8 @@ def _names(role: str, given: Any) -> tuple[str, ...]:
         return ()
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if not all(isinstance(n, str) for n in names):
-        raise DataError(f"The role {role} takes the name of a column, or several in a list; found {given!r}.")
+        said = f"The role {role} takes the name of a column, or several in a list; found {given!r}."
+        raise DataError(said, option=role)
     return names
 
 
@@ -129,7 +138,8 @@ def _codes(given: Any) -> tuple[float | str, ...]:
     for code in codes:
         if isinstance(code, bool) or not (isinstance(code, str) or hasattr(code, "__float__")):
             raise DataError(
-                f"missing takes a number such as -1, a text such as 'n/a', or several in a list; found {code!r}."
+                f"missing takes a number such as -1, a text such as 'n/a', or several in a list; found {code!r}.",
+                option="missing",
             )
     plain = (code if isinstance(code, str) else float(code) for code in codes)
     return tuple(code for code in plain if code == code)  # NaN is missing anyway

@@ -13,7 +13,7 @@ from typing import Any, Literal, final, get_args
 
 import numpy as np
 
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 
 How = Literal["none", "global", "item"]
 
@@ -111,16 +111,19 @@ def ways(
     if isinstance(standardise, Mapping):
         extra = [name for name in standardise if name not in values]
         if extra:
-            raise DataError(f"standardise names {extra[0]!r}, which is no value column. Value columns: {list(values)}.")
+            said = f"standardise names {extra[0]!r}, which is no value column. Value columns: {list(values)}."
+            raise DataError(said, column=extra[0], option="standardise")
         given = [standardise.get(name, "none") for name in values]
     else:
         given = [standardise] * len(values) if isinstance(standardise, str) else list(standardise)
     if len(given) != len(values) or any(way not in get_args(How) for way in given):
         raise DataError(
-            f"standardise takes 'none', 'global' or 'item', one or one per value column; found {standardise!r}."
+            f"standardise takes 'none', 'global' or 'item', one or one per value column; found {standardise!r}.",
+            option="standardise",
         )
     if "item" in given and not has_item:
-        raise DataError("standardise='item' needs an item column. Pass item=..., or standardise='global'.")
+        asked, other = option("standardise", "item"), option("standardise", "global")
+        raise DataError(f"{asked} needs an item column. Pass {option('item')}, or {other}.", option="standardise")
     return tuple(given)  # type: ignore[arg-type]
 
 

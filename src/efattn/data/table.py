@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, final
 
 from efattn.data.files import read_file
 from efattn.data.roles import nearest
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 
 if TYPE_CHECKING:
     import narwhals as nw
@@ -22,11 +22,13 @@ _SOURCES = "a pandas, polars or pyarrow frame, a mapping of columns, or the path
 
 @final
 class Table:
-    """A frame with its columns at hand as polars series. `lazy`: it came as a polars LazyFrame and goes back as one."""
+    """A frame with its columns at hand as polars series. `lazy`: it came as a polars LazyFrame and goes back as one.
+    first_row: the number of its first row, where it is a portion of a larger table."""
 
-    def __init__(self, frame: "nw.DataFrame[Any]", lazy: bool = False) -> None:
+    def __init__(self, frame: "nw.DataFrame[Any]", lazy: bool = False, first_row: int = 0) -> None:
         self._frame = frame
         self._lazy = lazy
+        self.first_row = first_row
         self.names: list[str] = list(frame.columns)
 
     @classmethod
@@ -53,9 +55,10 @@ class Table:
         }
         if isinstance(source, (str, Path)) or (hasattr(source, "read") and not hasattr(source, "schema")):
             return cls(_narwhals(read_file(source, only=only, **options)))  # type: ignore[arg-type]
-        given = [name for name, option in options.items() if option is not None]
+        given = [name for name, asked in options.items() if asked is not None]
         if given:
-            raise DataError(f"{given[0]}= is for files; found {type(source).__name__}. Leave it out.")
+            kind = type(source).__name__
+            raise DataError(f"{given[0]}= is for files; found {kind}. Leave it out.", option=given[0])
         return cls._of_frame(source, only)
 
     @classmethod
@@ -89,6 +92,11 @@ class Table:
         """The frame of the kind that came in."""
         return self._out(self._frame)
 
+    @property
+    def kind(self) -> str:
+        """Which library's frame came in, as narwhals names it: "pandas", "polars", ..."""
+        return str(self._frame.implementation)
+
     def require(self, names: Iterable[str], role: str) -> None:
         """A DataError for the first column that is not there."""
         for name in names:
@@ -96,15 +104,22 @@ class Table:
                 shown = ", ".join(repr(n) for n in self.names[:8]) + (", ..." if len(self.names) > 8 else "")
                 index = getattr(getattr(self._frame.to_native(), "index", None), "names", ())
                 hint = " It is the index: pass frame.reset_index()." if name in index else nearest(name, self.names)
-                raise DataError(f"There is no column {name!r} (role {role}).{hint} Columns: {shown}.")
+                raise DataError(f"There is no column {name!r} (role {role}).{hint} Columns: {shown}.", column=name)
 
     def column(self, name: str, role: str = "column") -> "pl.Series":
         """One column, exactly as it is, as a polars series."""
+        import narwhals as nw
+        import polars as pl
+
         self.require([name], role)
         try:
-            return self._frame.get_column(name).to_polars().alias(name)
+            column = self._frame.get_column(name).to_polars().alias(name)
         except Exception as error:  # whatever the frame's own library raises for objects it cannot convert
-            raise DataError(_mixed(name, role, self._frame.get_column(name).to_native())) from error
+            raise _mixed(name, role, self._frame.get_column(name).to_native(), self.first_row) from error
+        kind = self._frame.schema[name]
+        if column.dtype == pl.Categorical and isinstance(kind, nw.Enum):  # pandas' ordered categories
+            return column.cast(pl.Enum(list(kind.categories)))
+        return column
 
     def columns(self, names: Iterable[str], role: str = "column") -> list["pl.Series"]:
         return [self.column(name, role) for name in names]
@@ -168,8 +183,8 @@ def from_wide(
     clash = [n for n in (item, value) if n in kept] or ([item] if item == value else [])
     if clash or not turned:
         raise DataError(
-            f"{clash[0]!r} is the name of two columns. Pass another item= or value=." if clash
-            else f"There is no column left to turn: all of {kept} are the group. Name fewer columns in group=."
+            f"{clash[0]!r} is the name of two columns. Pass another {option('item')} or {option('value')}." if clash
+            else f"There is no column left to turn: all of {kept} are the group. Name fewer in {option('group')}."
         )  # fmt: skip
     row, place = (_unused(name, [*table.names, item, value]) for name in ("row", "place"))
     wide = table._frame.with_row_index(row)
@@ -191,7 +206,9 @@ def _check_alike(dtypes: Mapping[str, Any]) -> None:
         if one != two and not all(dtype.is_numeric() or dtype == nw.Boolean for dtype in (one, two)):
             raise DataError(
                 f"Item columns share a type; {first!r} holds {str(one).lower()} and {name!r} {str(two).lower()}. "
-                "Name columns of one type in items=[...], or name what describes the group in group=[...]."
+                f"Name columns of one type in {option('items', '[...]')}, or name what describes the group in "
+                f"{option('group', '[...]')}.",
+                column=name,
             )
 
 
@@ -216,20 +233,23 @@ def _narwhals(source: Any) -> Any:
     return frame
 
 
-def _mixed(name: str, role: str, column: Any) -> str:
-    """What to say about a column of Python objects that no single type holds."""
+def _mixed(name: str, role: str, column: Any, first: int) -> DataError:
+    """About a column of Python objects that no single type holds."""
     found: type | None = None
     for row, entry in enumerate(column):
         if entry is None or entry != entry:
             continue
         if found is not None and type(entry) is not found:
-            return (
-                f"Column {name!r} (role {role}) mixes types: {found.__name__} and, at row {row}, "
+            return DataError(
+                f"Column {name!r} (role {role}) mixes types: {found.__name__} and, at row {first + row}, "
                 f"{type(entry).__name__} ({str(entry)[:40]!r}). Make it one type, for instance text: "
-                f"frame[{name!r}].astype(str)."
+                f"frame[{name!r}].astype(str).",
+                column=name,
+                row=first + row,
             )
         found = type(entry)
     kind = found.__name__ if found else "nothing"
-    return (
-        f"Column {name!r} (role {role}) holds objects ({kind}) that cannot be read exactly. Make them text or numbers."
+    return DataError(
+        f"Column {name!r} (role {role}) holds objects ({kind}) that cannot be read exactly. Make them text or numbers.",
+        column=name,
     )

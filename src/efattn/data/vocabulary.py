@@ -61,7 +61,8 @@ class Vocabulary:
         asked = {str(n).lower(): n for n in reversed(self.names)}
         near = [asked[k] for k in difflib.get_close_matches(str(name).lower(), list(asked), n=1, cutoff=0.5)]
         hint = f" Did you mean {near[0]!r}?" if near else f" Known are {len(self)} names such as {self.names[:3]}."
-        raise DataError(f"There is no item {name!r} in {' and '.join(repr(c) for c in self.columns)}.{hint}")
+        where = " and ".join(repr(c) for c in self.columns)
+        raise DataError(f"There is no item {name!r} in {where}.{hint}", column=self.columns[0])
 
     def numbers(self, names: Names) -> np.ndarray:
         """The number of each of some distinct names, D for those not known. int32."""

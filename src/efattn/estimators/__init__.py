@@ -2,6 +2,7 @@
 
 from efattn.estimators.efa import EFA
 from efattn.estimators.latent_factor import LatentFactor
-from efattn.estimators.saving import load
+from efattn.estimators.loading import load
+from efattn.estimators.simple_model import SimpleModel
 
-__all__ = ["EFA", "LatentFactor", "load"]
+__all__ = ["EFA", "LatentFactor", "SimpleModel", "load"]

@@ -1,19 +1,17 @@
 """Exponential family attention, as an estimator."""
 
-from collections.abc import Sequence
 from typing import Any, final
 
 from torch import nn
 
 from efattn.declared import explained
-from efattn.estimators import prior
+from efattn.estimators import companions
 from efattn.estimators.base import GroupEstimator
-from efattn.estimators.plan import Plan
+from efattn.estimators.blueprint import Blueprint
 from efattn.families import Categorical
-from efattn.models import Conditionals, Model, Term
+from efattn.models import Conditionals, Term
 from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
 from efattn.options import EFAOptions, check_model
-from efattn.training import Feed, Training
 
 FEW = 2000  # groups, below which an item term needs more dropout
 
@@ -28,51 +26,49 @@ class EFA(EFAOptions, GroupEstimator):  # type: ignore[misc]
         asked = self.gaps if self.gaps != "auto" or of_items else False
         return {"lags": self.lags, "max_length": self.max_length, "clock": asked}
 
-    def _terms(self, plan: Plan) -> dict[str, Conditionals]:
-        self._check()
+    def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         found: dict[str, Conditionals] = {}
-        if "item" in plan.terms:
-            found["item"] = self._item_term(plan)
-        if "value" in plan.terms:
-            found[plan.value_name] = self._value_term(plan)
+        if "item" in blueprint.terms:
+            found["item"] = self._item_term(blueprint)
+        if "value" in blueprint.terms:
+            found[blueprint.value_name] = self._value_term(blueprint)
         return found
 
-    def _item_term(self, plan: Plan) -> Term:
-        family = Categorical(max(plan.items, 2))
-        positions = plan.longest if plan.schema.roles.ordered else 0
+    def _item_term(self, blueprint: Blueprint) -> Term:
+        family = Categorical(max(blueprint.items, 2))
+        positions = blueprint.longest if blueprint.schema.roles.ordered else 0
         embedding = Embedding(
             ItemVectors(family.size, self.width), lag=self._lag(), mix=self._mix(), positions=positions
         )
         head = Head(perceptron(self.width, (), family.size), family.shared)
-        few = plan.train is not None and len(plan.train) < FEW
-        gaps = self._gaps(plan)
+        few = blueprint.train is not None and len(blueprint.train) < FEW
+        gaps = self._gaps(blueprint)
         stack = self._stack(few, gaps=gaps is not None)
-        return Term(embedding, stack, head, family, context=self.context, support=plan.distinct, gaps=gaps)
+        return Term(embedding, stack, head, family, context=self.context, support=blueprint.support, gaps=gaps)
 
-    def _value_term(self, plan: Plan) -> Term:
-        assert plan.family is not None
-        family, roles, half = plan.family, plan.schema.roles, max(self.width // 2, 1)
-        attributes = len(roles.of("attributes"))
+    def _value_term(self, blueprint: Blueprint) -> Term:
+        family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
+        attributes = len(blueprint.schema.attribute_names)
         embedding = Embedding(
             ValueMLP(family.columns, self.width, half),
-            item=ItemVectors(plan.items, half) if plan.items else None,
+            item=ItemVectors(blueprint.items, half) if blueprint.items else None,
             attributes=AttributeVectors((attributes, 2 * self.width, half)) if attributes else None,
             lag=self._lag(),
             mix=(self.width,),
-            positions=plan.longest if roles.ordered else 0,
+            positions=blueprint.longest if roles.ordered else 0,
         )
         varying = sum(not fixed for fixed in family.shared)
         head = Head(perceptron(self.width, (self.width,), varying), family.shared)
-        nearest, gaps = self.neighbours, self._gaps(plan) if self.gaps is True else None
+        nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
         return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps)
 
-    def _gaps(self, plan: Plan) -> Gaps | None:
-        if plan.schema.clock is None:
+    def _gaps(self, blueprint: Blueprint) -> Gaps | None:
+        if blueprint.schema.clock is None:
             return None
         gaps = Gaps()
-        if plan.train is not None:
-            gaps.fit(plan.train.steps)
+        if blueprint.train is not None:
+            gaps.fit(blueprint.train.steps)
         return gaps
 
     def _stack(self, few: bool = False, gaps: bool = False) -> Stack:
@@ -94,13 +90,6 @@ class EFA(EFAOptions, GroupEstimator):  # type: ignore[misc]
     def _mix(self) -> tuple[int, ...]:
         return (self.width,) if self.lags else ()
 
-    def _feeds(self, plan: Plan, options: Training, tick: Any = None) -> dict[str, Feed]:
-        return prior.feeds(self, plan, options, tick)
-
-    def _settle(self, plan: Plan, models: Sequence[Model]) -> None:
-        if self.prior == "auto":
-            prior.settle(plan, models)
-
     def _check(self) -> None:
         check_model(self)
-        prior.check(self)
+        companions.check(self.companions)

@@ -5,7 +5,7 @@ from typing import Any, final
 from efattn.declared import explained
 from efattn.errors import DataError
 from efattn.estimators.base import GroupEstimator
-from efattn.estimators.plan import Plan
+from efattn.estimators.blueprint import Blueprint
 from efattn.models import Conditionals, LatentItems, LatentPlaces, LatentValues
 from efattn.options import LatentFactorOptions, check_model
 
@@ -22,23 +22,21 @@ class LatentFactor(LatentFactorOptions, GroupEstimator):  # type: ignore[misc]
     def _sizes(self) -> dict[str, Any]:
         return {}
 
-    def _terms(self, plan: Plan) -> dict[str, Conditionals]:
-        self._check()
+    def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         found: dict[str, Conditionals] = {}
         options: dict[str, Any] = {"context": self.context, "intercept": self.intercept}
-        if "item" in plan.terms:
-            found["item"] = LatentItems(max(plan.items, 2), self.width, support=plan.distinct, **options)
-        if "value" not in plan.terms:
+        if "item" in blueprint.terms:
+            found["item"] = LatentItems(max(blueprint.items, 2), self.width, support=blueprint.support, **options)
+        if "value" not in blueprint.terms:
             return found
-        assert plan.family is not None
-        if plan.family.columns > 1:
+        if blueprint.inside_family.columns > 1:
             raise DataError("A latent factor model has one value column; EFA takes several.")
-        attributes = len(plan.schema.roles.of("attributes"))
-        if plan.items and not attributes:
-            found[plan.value_name] = LatentValues(plan.items, self.width, plan.family, **options)
+        attributes = len(blueprint.schema.attribute_names)
+        if blueprint.items and not attributes:
+            found[blueprint.value_name] = LatentValues(blueprint.items, self.width, blueprint.inside_family, **options)
         elif attributes:
             sizes, nearest = (attributes, 4 * self.width, self.width), self.neighbours
-            found[plan.value_name] = LatentPlaces(sizes, plan.family, neighbours=nearest, **options)
+            found[blueprint.value_name] = LatentPlaces(sizes, blueprint.inside_family, neighbours=nearest, **options)
         else:
             raise DataError("A latent factor model of values needs an item column or attributes.")
         return found

@@ -10,15 +10,15 @@ from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from efattn import __version__
 from efattn.errors import DataError, option
 from efattn.estimators import saving
-from efattn.estimators.plan import Plan
-from efattn.estimators.progress import Bar
+from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.progress import Stages
 from efattn.models import Model
-from efattn.training import Checkpoint, Feed, Fitting, Record, Training
+from efattn.training import Checkpoint, Fitting, Record, Training
 from efattn.training.checkpoint import fingerprint
 from efattn.training.processes import side_by_side
 
@@ -29,7 +29,7 @@ log = logging.getLogger("efattn")
 MOST = 1000
 
 
-class Fitted(NamedTuple):
+class Trained(NamedTuple):
     """What training gives. history: of one member after the other."""
 
     models: tuple[Model, ...]
@@ -37,45 +37,42 @@ class Fitted(NamedTuple):
     interrupted: bool
 
 
-def fitted(
+def train(
     models: Sequence[Model],
-    plan: Plan,
+    blueprint: Blueprint,
     options: Training,
     seed: int,
+    stages: Stages,
     *,
     callbacks: Iterable[Callable[[Record], object]] = (),
-    progress: bool | None = None,
     kept: Checkpoint | None = None,
     resume: bool = False,
     before: Sequence[Record] | None = None,
-    feeds: Callable[[Any], Mapping[str, Feed]] | None = None,
-) -> Fitted:
-    """Train them. before: the history of an earlier fit that these models go on from; without one, an interrupt keeps
-    the members that are finished, and drops those that know nothing yet. feeds: what terms are trained on, for all
-    members alike."""
+) -> Trained:
+    """before: the history of an earlier fit that these models go on from; without one, an interrupt keeps the members
+    that are finished, and drops those that know nothing yet."""
     several = len(models) > 1
-    with contextlib.nullcontext() if kept is None else kept.claimed(resume), Bar(progress) as bar:
-        shared = {} if feeds is None else feeds(bar.tick)
-        fittings = [
-            Fitting(
-                model,
-                plan.train,
-                plan.held,
-                options,
-                seed + k,
-                kept.of_member(k) if several and kept is not None else kept,
-                [*callbacks, bar.epoch],
-                partial(bar.tick, member=k) if several else bar.tick,
-                history=[record for record in before or () if record.get("member", 0) == k],
-                label={"member": k} if several else {},
-                feeds=shared,
-            )
-            for k, model in enumerate(models)
-        ]
+    assert blueprint.train is not None
+    fittings = [
+        Fitting(
+            model,
+            blueprint.train,
+            blueprint.held,
+            options,
+            seed + k,
+            kept.of_member(k) if several and kept is not None else kept,
+            [*callbacks, stages.epoch],
+            partial(stages.tick, member=k) if several else stages.tick,
+            history=[record for record in before or () if record.get("member", 0) == k],
+            label={"member": k} if several else {},
+        )
+        for k, model in enumerate(models)
+    ]
+    with contextlib.nullcontext() if kept is None else kept.claimed(resume):
         finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
     chosen = _chosen(len(fittings), finished, options.jobs) if before is None else list(range(len(fittings)))
     history = _history(fittings, chosen)
-    return Fitted(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
+    return Trained(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
 
 
 def _chosen(number: int, finished: list[int], jobs: int) -> list[int]:
@@ -108,8 +105,6 @@ def _in_turn(fittings: Mapping[int, Fitting], resume: bool) -> Generator[int]:
 
 def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
     """Those that were finished. With a checkpoint, each waits in its folder until all are."""
-    for fitting in fittings:
-        fitting.prepare()
     done = [k for k, fitting in enumerate(fittings) if resume and fitting.taken_back()]
     todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
     with contextlib.closing(side_by_side(todo, resume, jobs) if jobs > 1 else _in_turn(todo, resume)) as finished:
@@ -117,7 +112,7 @@ def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
 
 
 def checkpoint(
-    estimator: "GroupEstimator", folder: str | Path | None, resume: bool, plan: Plan, options: Training
+    estimator: "GroupEstimator", folder: str | Path | None, resume: bool, blueprint: Blueprint, options: Training
 ) -> Checkpoint | None:
     """Data, columns and options must be the same to go on; how often it is written and how many train at a time need
     not."""
@@ -127,6 +122,6 @@ def checkpoint(
             raise DataError(f"{needs}, the folder that the interrupted fit wrote to.", option="resume")
         return None
     given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
-    about = {"version": __version__, "columns": plan.schema.roles.to_json(), "options": saving.plain(given)}
-    about["data"] = fingerprint(plan.train, plan.held)
+    about = {"version": __version__, "columns": blueprint.schema.roles.to_json(), "options": saving.plain(given)}
+    about["data"] = fingerprint(blueprint.train, blueprint.held)
     return Checkpoint(Path(folder), about, options.checkpoint_seconds)

@@ -1,5 +1,4 @@
-"""A progress bar: term, epoch, losses, best, time left. On a terminal, or where it is asked for. And the lines of a
-history file."""
+"""How far a fit is: a bar on a terminal or in a notebook, a line per stage elsewhere. And lines of a history file."""
 
 import json
 import logging
@@ -16,22 +15,26 @@ log = logging.getLogger("efattn")
 
 
 @final
-class Bar:
-    """Shown from the first step on; silent where it is off."""
+class Stages:
+    """wanted: True for a bar, False for silence, None for what suits where it is shown."""
 
     def __init__(self, wanted: bool | None) -> None:
-        self.wanted = sys.stderr.isatty() if wanted is None else wanted
+        if wanted is not None and not isinstance(wanted, bool):
+            raise DataError(f"progress is True, False or None; found {wanted!r}.", option="progress")
+        self.with_bar = (sys.stderr.isatty() or _in_notebook()) if wanted is None else wanted
+        self.with_lines = wanted is None and not self.with_bar
         self.bar: Any = None
         self.tasks: dict[str, Any] = {}
 
-    def __enter__(self) -> "Bar":
-        if self.wanted:
+    def __enter__(self) -> "Stages":
+        if self.with_bar:
             from rich.console import Console
             from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
             text = TextColumn("{task.description}")
             parts = (text, BarColumn(bar_width=24), TimeRemainingColumn(), TextColumn("{task.fields[fit]}"))
-            self.bar = Progress(*parts, console=Console(stderr=True))
+            console = Console() if _in_notebook() else Console(stderr=True)
+            self.bar = Progress(*parts, console=console)
             self.bar.start()
         return self
 
@@ -41,10 +44,15 @@ class Bar:
         if self.bar is not None:
             self.bar.stop()
 
-    def tick(self, term: str, step: int, steps: int, member: int | None = None) -> None:
+    def say(self, words: str) -> None:
+        """One line, where there is no bar."""
+        if self.with_lines:
+            sys.stderr.write(f"efattn: {words}\n")
+
+    def tick(self, what: str, step: int, steps: int, member: int | None = None) -> None:
         if self.bar is None:
             return
-        name = _name(term, member)
+        name = _name(what, member)
         if name not in self.tasks:
             self.tasks[name] = self.bar.add_task(name, fit="")
         self.bar.update(self.tasks[name], completed=step, total=steps)
@@ -59,8 +67,14 @@ class Bar:
         self.bar.update(self.tasks[name], fit=fit)
 
 
-def _name(term: str, member: int | None) -> str:
-    return term if member is None else f"{term}, member {member}"
+def _in_notebook() -> bool:
+    shell = sys.modules.get("IPython")
+    active = None if shell is None else shell.get_ipython()
+    return active is not None and hasattr(active, "kernel")
+
+
+def _name(what: str, member: int | None) -> str:
+    return what if member is None else f"{what}, member {member}"
 
 
 def line_writer(path: str | Path) -> Callable[[Record], None]:

@@ -14,7 +14,7 @@ import numpy as np
 from torch import nn
 
 from efattn.estimators.base import GroupEstimator
-from efattn.estimators.plan import Plan
+from efattn.estimators.blueprint import Blueprint
 from efattn.families import Categorical
 from efattn.models import Conditionals, Term
 from efattn.network import AttributeVectors, Embedding, Head, ItemVectors, PerValue, Stack, ValueMLP, perceptron
@@ -58,29 +58,31 @@ class PaperEFA(GroupEstimator):
     def _sizes(self) -> dict[str, Any]:
         return {"lags": self.lags}
 
-    def _terms(self, plan: Plan) -> dict[str, Conditionals]:
-        if "item" in plan.terms:
-            return {"item": self._items(plan)}
-        attributes = len(plan.schema.roles.of("attributes"))
-        return {plan.value_name: self._places(plan, attributes) if attributes else self._values(plan)}
+    def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
+        if "item" in blueprint.terms:
+            return {"item": self._items(blueprint)}
+        attributes = len(blueprint.schema.attribute_names)
+        return {blueprint.value_name: self._places(blueprint, attributes) if attributes else self._values(blueprint)}
 
-    def _items(self, plan: Plan) -> Term:
-        family = Categorical(plan.items)
-        embedding = Embedding(ItemVectors(plan.items, WIDTH), positions=self._positions(plan))
-        head = Head(perceptron(WIDTH, (), plan.items), family.shared, bias=False)
+    def _items(self, blueprint: Blueprint) -> Term:
+        family = Categorical(blueprint.items)
+        embedding = Embedding(ItemVectors(blueprint.items, WIDTH), positions=self._positions(blueprint))
+        head = Head(perceptron(WIDTH, (), blueprint.items), family.shared, bias=False)
         stack = Stack(WIDTH, self.layers, 2, size=16)
-        return Term(embedding, stack, head, family, context=self.context, support=plan.distinct)
+        return Term(embedding, stack, head, family, context=self.context, support=blueprint.support)
 
-    def _values(self, plan: Plan) -> Term:
-        assert plan.family is not None
-        known = np.unique(plan.train.value[~np.isnan(plan.train.value)])
+    def _values(self, blueprint: Blueprint) -> Term:
+        assert blueprint.train is not None
+        assert blueprint.train.value is not None
+        known = np.unique(blueprint.train.value[~np.isnan(blueprint.train.value)])
         value: ValueVectors = PerValue([known.tolist()], WIDTH) if self.per_value else ValueMLP(1, 2 * WIDTH, WIDTH)
-        embedding = Embedding(value, item=ItemVectors(plan.items, WIDTH), positions=self._positions(plan))
-        head = Head(perceptron(2 * WIDTH, (WIDTH,), 1), plan.family.shared)
-        return Term(embedding, Stack(2 * WIDTH, self.layers, 2, size=16), head, plan.family, context=self.context)
+        embedding = Embedding(value, item=ItemVectors(blueprint.items, WIDTH), positions=self._positions(blueprint))
+        head = Head(perceptron(2 * WIDTH, (WIDTH,), 1), blueprint.inside_family.shared)
+        return Term(
+            embedding, Stack(2 * WIDTH, self.layers, 2, size=16), head, blueprint.inside_family, context=self.context
+        )
 
-    def _places(self, plan: Plan, attributes: int) -> Term:
-        assert plan.family is not None
+    def _places(self, blueprint: Blueprint, attributes: int) -> Term:
         embedding = Embedding(
             ValueMLP(1, 4 * WIDTH, WIDTH),
             attributes=AttributeVectors((attributes, 4 * WIDTH, WIDTH)),
@@ -88,8 +90,8 @@ class PaperEFA(GroupEstimator):
             mix=(2 * WIDTH, WIDTH),
         )
         stack = Stack(WIDTH, self.layers, 2, feed_forward=2 * WIDTH, norm="post", size=16)
-        head = Head(perceptron(WIDTH, (4 * WIDTH, WIDTH // 2), 1), plan.family.shared)
-        return Term(embedding, stack, head, plan.family, context=self.context)
+        head = Head(perceptron(WIDTH, (4 * WIDTH, WIDTH // 2), 1), blueprint.inside_family.shared)
+        return Term(embedding, stack, head, blueprint.inside_family, context=self.context)
 
-    def _positions(self, plan: Plan) -> int:
-        return plan.longest if plan.schema.roles.ordered else 0
+    def _positions(self, blueprint: Blueprint) -> int:
+        return blueprint.longest if blueprint.schema.roles.ordered else 0

@@ -31,7 +31,7 @@ def _fits() -> tuple[EFA, ...]:
     """Synthetic ratings and their order: items and values, two seeds, the same rows."""
     parts = synthetic.split(0)
     roles: dict[str, Any] = {**synthetic.ROLES, "validation": parts.validation}
-    made = (EFA(family="gaussian", context="past", prior=None, seed=seed) for seed in SEEDS)
+    made = (EFA(family="gaussian", context="past", companions=None, seed=seed) for seed in SEEDS)
     return tuple(model.fit(parts.train, **roles, progress=False) for model in made)
 
 
@@ -65,7 +65,7 @@ def diversity() -> tuple[Columns, dict[str, Any]]:
 def bound() -> tuple[Columns, dict[str, Any]]:
     frame = datasets.noaa_october()
     roles: dict[str, Any] = {"group": "date", "attributes": ["latitude", "longitude"], "value": "tmean"}
-    model = EFA(family="gaussian", terms="value", prior=None).fit(frame, **roles, progress=False)
+    model = EFA(family="gaussian", terms="value", companions=None).fit(frame, **roles, progress=False)
     return theory.bound(model, frame).columns(), {}
 
 

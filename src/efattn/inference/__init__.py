@@ -1,1 +1,30 @@
-"""What a fitted model says: of rows, of what comes next, of its own insides."""
+"""What a fitted model is asked: functions of a `Fitted`, one small file a verb.
+
+score, log_likelihood, predict, recommend      over an iterator of tables, one or pieces of whole groups
+similar, embeddings, attention, summary        of the model itself
+"""
+
+from efattn.inference.asking import announce
+from efattn.inference.attention import AttentionWeights, attention
+from efattn.inference.fitted import Companion, Fitted, Part
+from efattn.inference.predict import predict
+from efattn.inference.recommend import recommend
+from efattn.inference.score import log_likelihood, score
+from efattn.inference.similar import embeddings, similar
+from efattn.inference.summary import summary
+
+__all__ = [
+    "AttentionWeights",
+    "Companion",
+    "Fitted",
+    "Part",
+    "announce",
+    "attention",
+    "embeddings",
+    "log_likelihood",
+    "predict",
+    "recommend",
+    "score",
+    "similar",
+    "summary",
+]

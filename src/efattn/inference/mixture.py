@@ -1,8 +1,8 @@
-"""What several members say together: each is as probable as the others, but for one that has a share of its own.
+"""What several models say together.
 
     p(y) = sum_k s_k p_k(y)          E[y] = sum_k s_k m_k          Var[y] = sum_k s_k (v_k + (m_k - E[y])^2)
 
-The members' f (each (..., size)) come in, numbers of the mixture go out; of one member, exactly its own.
+The models' f (each (..., size)) come in, numbers of the mixture go out; of one model, exactly its own.
 """
 
 import math
@@ -13,39 +13,33 @@ from torch import Tensor
 
 from efattn.data import Batch, Groups
 from efattn.families import Product
-from efattn.models import Conditionals
-from efattn.models.scoring import Scores
+from efattn.inference.fitted import Part
+from efattn.models import Scores
 
 TURNS, CLOSE = 300, 2.0**-40  # at most so many, until ends are so close, relative to their size
 
 
-def shares(terms: Sequence[Conditionals]) -> list[float]:
-    """Of each member: its own, or an equal part of what is left."""
-    rest = sum(term.share is None for term in terms)
-    left = 1 - sum(term.share or 0.0 for term in terms)
-    found = [left / rest if term.share is None else term.share for term in terms]
-    return [share / sum(found) for share in found]
-
-
-def log_prob(terms: Sequence[Conditionals], batch: Batch) -> Scores:
+def log_prob(parts: Sequence[Part], batch: Batch) -> Scores:
     """Of each target, in double precision: a mixture of what is scored together, so of all its columns at once."""
-    found = [term.log_prob(batch) for term in terms]
-    logs = [math.log(share) if share else -math.inf for share in shares(terms)]
-    values = torch.stack([x.values.double() + log for x, log in zip(found, logs, strict=True)]).logsumexp(0)
-    return found[0]._replace(values=torch.where(found[0].scored, values, 0.0))
+    scores = [part.log_prob(batch) for part in parts]
+    if len(parts) == 1:
+        return scores[0]._replace(values=scores[0].values.double())
+    logs = [math.log(part.share) if part.share else -math.inf for part in parts]
+    values = torch.stack([x.values.double() + log for x, log in zip(scores, logs, strict=True)]).logsumexp(0)
+    return scores[0]._replace(values=torch.where(scores[0].scored, values, 0.0))
 
 
 @torch.no_grad()
-def log_probs(terms: Sequence[Conditionals], data: Groups, tokens: int) -> tuple[Tensor, Tensor]:
+def log_probs(parts: Sequence[Part], data: Groups, tokens: int) -> tuple[Tensor, Tensor]:
     """Of all scored targets, and their weights."""
-    found = [log_prob(terms, batch) for batch in data.batches(tokens, context=terms[0].context)]
-    values = [scores.values[scores.scored] for scores in found]
-    return torch.cat(values).double(), torch.cat([scores.weight[scores.scored] for scores in found]).double()
+    scores = [log_prob(parts, batch) for batch in data.batches(tokens, context=parts[0].model.context)]
+    values = [one.values[one.scored] for one in scores]
+    return torch.cat(values).double(), torch.cat([one.weight[one.scored] for one in scores]).double()
 
 
-def mean_log_prob(terms: Sequence[Conditionals], data: Groups, tokens: int) -> float | None:
+def mean_log_prob(parts: Sequence[Part], data: Groups, tokens: int) -> float | None:
     """Per scored target, weighted; None where nothing is scored."""
-    values, weight = log_probs(terms, data, tokens)
+    values, weight = log_probs(parts, data, tokens)
     return float(values @ weight / weight.sum()) if float(weight.sum()) else None
 
 

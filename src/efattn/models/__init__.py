@@ -2,7 +2,6 @@
 
 from efattn.models.latent_factor import LatentItems, LatentPlaces, LatentValues
 from efattn.models.model import Model
-from efattn.models.offset import Offset
 from efattn.models.reductions import as_attention
 from efattn.models.scoring import Conditionals, Scores
 from efattn.models.term import Term
@@ -13,7 +12,6 @@ __all__ = [
     "LatentPlaces",
     "LatentValues",
     "Model",
-    "Offset",
     "Scores",
     "Term",
     "as_attention",

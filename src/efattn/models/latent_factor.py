@@ -19,15 +19,15 @@ from torch import Tensor, nn
 from efattn.data.batch import Batch
 from efattn.errors import DataError
 from efattn.families import Categorical, Family
-from efattn.models.places import nearest
-from efattn.models.scoring import Conditionals, Support, at
+from efattn.models.distances import nearest
+from efattn.models.scoring import Conditionals, ItemSupport, at
 from efattn.network import AttributeVectors, Context, Head, ItemVectors, Sight
 
 
 class LatentFactor(Conditionals):
     """A vector per target times a vector per context."""
 
-    def __init__(self, family: Family, width: int, context: Context, support: Support, intercept: bool) -> None:
+    def __init__(self, family: Family, width: int, context: Context, support: ItemSupport, intercept: bool) -> None:
         super().__init__(family, context, support)
         shared = self.family.shared
         if not self.of_items and sum(not fixed for fixed in shared) != 1:
@@ -70,7 +70,13 @@ class LatentFactor(Conditionals):
 @final
 class LatentItems(LatentFactor):
     def __init__(
-        self, items: int, width: int, *, context: Context = "others", support: Support = "all", intercept: bool = False
+        self,
+        items: int,
+        width: int,
+        *,
+        context: Context = "others",
+        support: ItemSupport = "all",
+        intercept: bool = False,
     ) -> None:
         super().__init__(Categorical(items), width, context, support, intercept)
         self.context_vectors, self.centre_vectors = ItemVectors(items, width), nn.Parameter(torch.empty(items, width))

@@ -16,7 +16,7 @@ from efattn.errors import DataError, option
 from efattn.families import Categorical, Family, Product
 from efattn.network import Context
 
-Support = Literal["all", "distinct"]
+ItemSupport = Literal["all", "distinct"]
 
 
 class Scores(NamedTuple):
@@ -35,12 +35,10 @@ class Conditionals(nn.Module, ABC):
     """Conditionals of items (family Categorical) or of values (any other; several columns are a Product).
 
     context: "past" or "others". support="distinct": the items of a group never repeat, and an item among the others
-    of its group has probability zero. share: of a mixture that it is a member of; None for its part of what is left.
+    of its group has probability zero.
     """
 
-    share: float | None = None
-
-    def __init__(self, family: Family, context: Context, support: Support = "all") -> None:
+    def __init__(self, family: Family, context: Context, support: ItemSupport = "all") -> None:
         super().__init__()
         self.of_items = isinstance(family, Categorical)
         self.family = family if isinstance(family, Categorical | Product) else Product((family,))

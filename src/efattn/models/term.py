@@ -14,9 +14,8 @@ from torch import Tensor
 from efattn.data.batch import Batch
 from efattn.errors import DataError
 from efattn.families import Family
-from efattn.models.offset import Offset
-from efattn.models.places import nearest
-from efattn.models.scoring import Conditionals, Support, at
+from efattn.models.distances import nearest
+from efattn.models.scoring import Conditionals, ItemSupport, at
 from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, Sight, Stack
 from efattn.network.stack import Path
 
@@ -27,8 +26,6 @@ class Term(Conditionals):
     missing="hidden": a position without values is no context at all, instead of being seen in its masked form. gaps:
     what tells the stack, if it asks, how much time lies between two positions."""
 
-    offset: Offset | None
-
     def __init__(
         self,
         embedding: Embedding,
@@ -37,7 +34,7 @@ class Term(Conditionals):
         family: Family,
         *,
         context: Context = "others",
-        support: Support = "all",
+        support: ItemSupport = "all",
         neighbours: int | None = None,
         missing: Literal["masked", "hidden"] = "masked",
         gaps: Gaps | None = None,
@@ -51,21 +48,12 @@ class Term(Conditionals):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         self.embedding, self.stack, self.head = embedding, stack, head
         self.neighbours, self.missing, self.gaps = neighbours, missing, gaps
-        self.add(None)
-
-    def add(self, offset: Offset | None) -> None:
-        """Give from now on what a simple fitted model gives, plus what the network gives. It is no part of what is
-        trained, so that it is no part of the state either."""
-        object.__setattr__(self, "offset", offset)
 
     def raw_outputs(
         self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
         f: Tensor = self.head(self.rows(batch, slots, path, weights))
-        if self.offset is None:
-            return f
-        known = self.offset(batch, slots) if batch.offset is None else at(batch.offset, slots)
-        return f + known.to(torch.promote_types(f.dtype, torch.float32))
+        return f
 
     def rows(
         self, batch: Batch, slots: Tensor | None = None, path: Path | None = None, weights: list[Tensor] | None = None

@@ -12,14 +12,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from efattn.inference.looking import Attention
+    from efattn.inference import AttentionWeights
 
 MOST_NUMBERS, MOST_LABELS = 12, 30  # cells a side with the number written in; labels a side
 
 
 @style.styled
 def attention_heatmap(
-    attention: "Attention",
+    attention: "AttentionWeights",
     *,
     by: Literal["mean", "layer", "head"] = "mean",
     title: str = "What each prediction looks at",

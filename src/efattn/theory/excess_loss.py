@@ -19,7 +19,6 @@ from torch import Tensor, nn
 
 from efattn.errors import DataError
 from efattn.estimators import EFA
-from efattn.inference.rows import batches
 from efattn.models import Term
 from efattn.theory.reading import value_term
 
@@ -111,7 +110,7 @@ def bound(model: EFA, table: Any, confidence: float = 0.95, radius: float | None
         raise DataError(f"Theorem 2 is about one Gaussian value column; this model has {term.family!r}.")
     groups = model.schema_.standardise(model.schema_.encode(table))
     found, largest, longest = norms(term), 0.0, 0.0
-    for batch in batches(groups, term):
+    for batch in model.fitted_.batches(groups, term):
         if batch.value is not None and batch.observed is not None:
             largest = max(largest, float((batch.value * batch.observed).abs().max()))
         content, masked = term.embed(batch)

@@ -10,13 +10,13 @@ from typing import Any, cast
 
 import numpy as np
 import torch
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from efattn.data import Batch, Schema
 from efattn.errors import DataError
 from efattn.estimators import EFA
-from efattn.inference.items import item_vectors
-from efattn.inference.rows import batches
+from efattn.inference.similar import item_vectors
 from efattn.models import Model, Term
 from efattn.network import Head, ReadOff
 
@@ -44,7 +44,7 @@ def terms(model: EFA) -> dict[str, Term]:
     """The terms of a fitted EFA by name."""
     if not isinstance(model, EFA):
         raise DataError(f"The theorems are about attention: pass a fitted EFA, not {type(model).__name__}.")
-    model._check_fitted()
+    check_is_fitted(model)
     return {name: cast(Term, model.model_[name]) for name in model.model_.terms}
 
 
@@ -57,9 +57,7 @@ def value_term(model: EFA) -> Term:
 
 def untrained(model: EFA, seed: int = 0) -> Model:
     """A network of the same make with other random weights, which keeps the units of its attributes."""
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        fresh = model._empty_model()
+    fresh = model.untrained(seed)
     for mine, theirs in zip(fresh.buffers(), model.model_.buffers(), strict=True):
         mine.copy_(theirs)
     return fresh.eval()
@@ -72,7 +70,7 @@ def read(model: EFA, name: str, table: Any, network: Model | None = None) -> Rea
     term = copy.deepcopy(cast(Term, network[name])).double().eval()
     groups = model.schema_.standardise(model.schema_.encode(table))
     row, context, features, natural = [], [], [], []
-    for batch in batches(groups, term):
+    for batch in model.fitted_.batches(groups, term):
         batch = batch.to(dtype=torch.float64)
         assert batch.rows is not None
         h, scored = term.rows(batch), term.targets(batch) & (batch.rows >= 0)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -204,21 +203,9 @@ def _plain(x: Any) -> Any:
 
 
 def fingerprint(*parts: Groups | None) -> str:
-    """Of everything in the groups that training looks at."""
-    digest = hashlib.sha256()
-    for groups in parts:
-        if groups is None:
-            digest.update(b"none")
-            continue
-        arrays = (groups.numbers, groups.offsets, groups.lagged)
-        arrays += tuple(
-            getattr(groups.every, n) for n in ("item", "value", "attributes", "exposure", "weight", "target")
-        )
-        for array in arrays:
-            digest.update(b"-" if array is None else str((array.dtype, array.shape)).encode())
-            if array is not None:
-                digest.update(np.ascontiguousarray(array).data)
-    return digest.hexdigest()
+    """Of everything that is known about the groups."""
+    each = ("none" if groups is None else groups.fingerprint() for groups in parts)
+    return hashlib.sha256(" ".join(each).encode()).hexdigest()
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -8,7 +8,7 @@ Each term has its own seed, optimiser, early stopping and best weights.
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -20,7 +20,6 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model
 from efattn.training.checkpoint import Checkpoint, optimiser_tensors, restore_optimiser
-from efattn.training.feeding import Feed, Plain, Step
 from efattn.training.options import DROPS, Training, resolve_device
 
 log = logging.getLogger("efattn")
@@ -28,7 +27,6 @@ Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, va
 Callback = Callable[[Record], object]
 Tick = Callable[[str, int, int], object]  # term, step, steps
 SOON = 9  # steps, after which a running mean has forgotten half of its first
-PHASE = 0.5  # the largest share of the epochs for a phase before the last
 
 
 @final
@@ -45,7 +43,6 @@ class Progress:
     best_epoch: int = 0
     drops: int = 0  # of the rate, on a plateau
     since: int = 0  # the epoch of the last one
-    phase: int = 0
     averaged: int = 0  # steps in the running mean of the weights
 
     def to_json(self) -> dict[str, Any]:
@@ -55,8 +52,7 @@ class Progress:
 @final
 @dataclass
 class Fitting:
-    """What fits the terms of a model, one after the other, and can stop and go on anywhere. feeds: what a term is
-    trained on, by its name, where that is not the data as they are."""
+    """What fits the terms of a model, one after the other, and can stop and go on anywhere."""
 
     model: Model
     data: Groups
@@ -69,19 +65,12 @@ class Fitting:
     history: list[Record] = field(default_factory=list)
     interrupted: bool = False
     label: Record = field(default_factory=dict)  # what each record says besides: which member of an ensemble it is
-    feeds: Mapping[str, Feed] = field(default_factory=dict)
-
-    def prepare(self) -> None:
-        """Let feeds do to the model what they need, before any weights are taken back."""
-        for name, feed in self.feeds.items():
-            feed.prepare(self.model[name])
 
     def taken_back(self) -> bool:
         """Whether an earlier run finished it: then it is as it was."""
         found = None if self.checkpoint is None else self.checkpoint.read()
         if self.checkpoint is None or found is None or not found[0].get("finished"):
             return False
-        self.prepare()
         with self.checkpoint.usable():
             self.history[:] = found[0]["history"]
             self.model.load_state_dict(_without(found[1], "model."))
@@ -99,7 +88,6 @@ class Fitting:
         names = list(self.model.terms)
         first, state = 0, None
         tensors: dict[str, Tensor] = {}
-        self.prepare()
         if found is not None and self.checkpoint is not None:
             state, tensors = found
             with self.checkpoint.usable():
@@ -124,7 +112,6 @@ class _Term:
     def __init__(self, fitting: Fitting, name: str, device: torch.device) -> None:
         self.fitting, self.name, self.device = fitting, name, device
         self.term: Conditionals = fitting.model[name]
-        self.feed: Feed = fitting.feeds.get(name) or Plain(fitting.data)
         self.options = options = fitting.options
         self.parameters = [p for p in self.term.parameters() if p.requires_grad]
         fused = device.type in ("cpu", "cuda")
@@ -145,8 +132,6 @@ class _Term:
             with self.fitting.checkpoint.usable():
                 self.restore(state, tensors)
         try:
-            if state is None and self.feed.start_counts and self.fitting.held is not None:
-                self.keep(self.validate())
             while not self.finished():
                 self.epoch()
         except KeyboardInterrupt:
@@ -180,13 +165,6 @@ class _Term:
         """Go on from the best weights with a lower rate and a fresh memory of gradients."""
         self.at.drops, self.at.since = self.at.drops + 1, self.at.epoch
         self.term.load_state_dict(self.best)
-        self.forget()
-
-    def next_phase(self) -> None:
-        """Go on from the best weights with what comes next."""
-        self.at.phase, self.at.since = self.at.phase + 1, self.at.epoch
-        if self.best:
-            self.term.load_state_dict(self.best)
         self.forget()
 
     def forget(self) -> None:
@@ -246,25 +224,20 @@ class _Term:
         for group in self.optimiser.param_groups:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
-        step = Step(self.fitting.seed, self.at.epoch, number, self.at.phase)
-        losses, sums = list[Tensor](), list[tuple[float, float]]()
-        for share, batch in self.feed.batches(pieces, self.term, step):
-            total, weight = self.sums(batch)
-            sums.append((float(total.detach()), float(weight)))
-            if not weight > 0:
-                continue
-            losses.append(share * (-total / weight))
-            if not losses[-1].isfinite():
-                raise TrainingError(self.words_for_nan(batch, number))
-        if not losses:
+        batch = self.fitting.data.batch(pieces, self.term.context)
+        total, weight = self.sums(batch)
+        if not weight > 0:
             return 0.0, 0.0
-        torch.stack(losses).sum().backward()
+        loss = -total / weight
+        if not loss.isfinite():
+            raise TrainingError(self.words_for_nan(batch, number))
+        loss.backward()
         if self.options.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
         self.optimiser.step()
         if self.options.average:
             self.average()
-        return sums[0] if sums[0][1] > 0 else (0.0, 0.0)
+        return float(total.detach()), float(weight)
 
     def sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the weighted log-probabilities, and of the weights."""
@@ -309,9 +282,7 @@ class _Term:
         record |= self.fitting.label
         self.fitting.history.append(record)
         at.epoch, at.batch, at.total, at.weight, at.seconds = at.epoch + 1, 0, 0.0, 0.0, 0.0
-        if at.phase + 1 < self.feed.phases and (self.stale() or at.epoch >= PHASE * self.epochs):
-            self.next_phase()
-        elif self.adaptive and self.stale() and at.drops < DROPS:
+        if self.adaptive and self.stale() and at.drops < DROPS:
             self.lower_rate()
         if self.fitting.checkpoint is not None and self.fitting.checkpoint.due():
             self.save()

@@ -13,7 +13,6 @@ from efattn import datasets, plots
 from efattn.errors import DataError
 from efattn.estimators import EFA, LatentFactor
 from efattn.experiments.demo.telling import HOW, Telling
-from efattn.inference import rows
 from efattn.models import Term
 from efattn.network import Context
 from efattn.training import Training
@@ -60,7 +59,7 @@ def fitted(told: Telling, context: Context, train: pl.DataFrame, epochs: int | N
     )
     sizes: dict[str, Any] = {"layers": 2, "heads": 2, "width": 32, "feed_forward": 0, "norm": None}
     sizes |= {"dropout": 0.0, "context_dropout": 0.0, "standardise": "global"}
-    efa = EFA(prior=None, training=Training(epochs=epochs or 12, **how), **sizes, **common)
+    efa = EFA(companions=None, training=Training(epochs=epochs or 12, **how), **sizes, **common)
     seen = SIGHT[context]
     return {
         "latent factors": told.fitted(latent, train, f"latent factors to {seen}", **ROLES, validation=0.1),
@@ -170,7 +169,7 @@ def by_movie(model: EFA, test: pl.DataFrame) -> tuple[np.ndarray, np.ndarray]:
     movies = [groups.vocabulary.number(movie) for movie in range(1, 6)]
     term, places, found = model.model_["rating"], [], []
     assert isinstance(term, Term)
-    for batch in rows.batches(groups, term):
+    for batch in model.fitted_.batches(groups, term):
         assert batch.item is not None
         item = batch.item.numpy()
         place = np.stack([(item == number).argmax(1) for number in movies], 1)  # (user, movie)

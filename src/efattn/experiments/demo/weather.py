@@ -61,7 +61,7 @@ def fitted(told: Telling, train: pl.DataFrame, epochs: int | None) -> dict[str, 
     latent = LatentFactor(width=32, neighbours=5, training=Training(epochs=epochs or 60, **how), **common)
     sizes: dict[str, Any] = {"layers": 1, "heads": 2, "width": 32, "feed_forward": 64, "norm": "pre"}
     sizes |= {"dropout": 0.0, "context_dropout": 0.3}  # hidden stations: so that it does not lean on one
-    efa = EFA(prior=None, training=Training(epochs=epochs or 60, **how), **sizes, **common)
+    efa = EFA(companions=None, training=Training(epochs=epochs or 60, **how), **sizes, **common)
     return {
         "latent factors, five nearest": told.fitted(latent, train, "latent factors", **ROLES, validation=0.15),
         "EFA": told.fitted(efa, train, "EFA", **ROLES, validation=0.15),

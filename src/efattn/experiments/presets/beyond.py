@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from efattn import baselines, datasets
+from efattn import datasets, simple
 from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, item_peers, peer, untuned, untuned_latent
 from efattn.experiments.settings import CROSS_ENTROPY, MSE, Setting, Split, random_users
@@ -46,9 +46,9 @@ def _items(context: Context) -> Setting:
 
 def _ratings() -> Setting:
     entries = (
-        peer("item mean", baselines.ItemMean),
-        peer("shrunk item and user mean", baselines.ShrunkMean),
-        peer("ridge per item", baselines.RidgePerItem),
+        peer("item mean", simple.ItemMean()),
+        peer("shrunk item and user mean", simple.ShrunkMean()),
+        peer("ridge per item", simple.RidgePerItem()),
         untuned_latent(**VALUES),
         untuned(**VALUES),
     )
@@ -58,11 +58,11 @@ def _ratings() -> Setting:
 
 def _stations() -> Setting:
     entries = (
-        peer("ridge per station", baselines.RidgePerItem),
-        peer("lasso per station", baselines.LassoPerItem),
-        peer("Gaussian conditional", baselines.GaussianConditional),
-        peer("kriging", baselines.Kriging),
-        peer("inverse distance", baselines.InverseDistance),
+        peer("ridge per station", simple.RidgePerItem()),
+        peer("lasso per station", simple.LassoPerItem()),
+        peer("Gaussian conditional", simple.GaussianConditional()),
+        peer("kriging", simple.Kriging()),
+        peer("inverse distance", simple.InverseDistance()),
         untuned_latent(**VALUES, neighbours=5, standardise="item"),
         untuned(**VALUES),
     )

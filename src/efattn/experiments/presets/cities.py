@@ -5,7 +5,7 @@ from typing import Any
 
 import polars as pl
 
-from efattn import baselines, datasets, families
+from efattn import datasets, families, simple
 from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import adam, best, latent, papers, peer, untuned
 from efattn.experiments.settings import MSE, Entry, Setting, Split
@@ -15,7 +15,7 @@ ROLES: dict[str, Any] = {"group": "date", **PLACES}
 LAGGED = {**ROLES, "time": "date", "target": "october"}
 NEIGHBOURS = (1, 2, 3, 4, 5, 10, 15, 20, 25, 30, 35, 40)
 QUESTION: dict[str, Any] = {"family": "gaussian", "context": "others", "terms": "value"}
-BEST: dict[str, Any] = {"ensemble": 2, "prior": "gaussian", "prior_use": "member"}
+BEST: dict[str, Any] = {"ensemble": 2, "companions": simple.GaussianConditional()}
 LAYERS = {1: 17.135, 2: 11.522, 4: 11.224}
 DAYS = {1: 9.248, 2: 10.420}
 FULL = adam(2000, None, rate=1e-3, tokens=1_000_000)
@@ -40,14 +40,14 @@ def by_city(estimator: Any, parts: Split) -> dict[str, Any]:
 
 def _peers(lags: int) -> tuple[Entry, ...]:
     found = [
-        peer("ridge per city", lambda: baselines.RidgePerItem(lags=lags)),
-        peer("lasso per city", lambda: baselines.LassoPerItem(lags=lags)),
-        peer("Gaussian conditional", lambda: baselines.GaussianConditional(lags=lags)),
-        peer("kriging", lambda: baselines.Kriging(lags=lags)),
+        peer("ridge per city", simple.RidgePerItem(), lags=lags),
+        peer("lasso per city", simple.LassoPerItem(), lags=lags),
+        peer("Gaussian conditional", simple.GaussianConditional(), lags=lags),
+        peer("kriging", simple.Kriging(), lags=lags),
     ]
     if not lags:
-        return (*found, peer("inverse distance", baselines.InverseDistance))
-    return (*found, peer("persistence", baselines.Persistence)) if lags == 1 else tuple(found)
+        return (*found, peer("inverse distance", simple.InverseDistance()))
+    return (*found, peer("persistence", simple.Persistence(), lags=1)) if lags == 1 else tuple(found)
 
 
 def _no_lag() -> Setting:

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from efattn import datasets, families
+from efattn import datasets, families, simple
 from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, adam, best, latent, papers, untuned, value_peers
 from efattn.experiments.settings import V1, V2, Setting, Split, random_users
@@ -48,7 +48,7 @@ def _setting(version: str, context: Context) -> Setting:
         latent("latent factors, intercept", None, TRAINING, **question, intercept=True),
         papers("EFA", efa, TRAINING, **question, per_value=True),
         untuned(**question),
-        best(**question, dropout=0.3, ensemble=2, prior="gaussian", prior_use="member", prior_weight=0.6),
+        best(**question, dropout=0.3, ensemble=2, companions=simple.GaussianConditional()),
     )
     metric, aim = V1 if version == "v1" else V2, AIM[version, context]
     known: dict[str, Any] = {"moving": True, "aim": aim, "look": means_by_rating, "notes": notes.RATINGS}

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from efattn import baselines
-from efattn.estimators import EFA, LatentFactor
+from efattn import simple
+from efattn.estimators import EFA, LatentFactor, SimpleModel
 from efattn.experiments.paper import PaperEFA
 from efattn.experiments.settings import Entry
 from efattn.training import Training
@@ -55,16 +55,19 @@ def best(model: str = "EFA", **options: Any) -> Entry:
     return Entry(model, "best", lambda seed: EFA(**options, seed=100 * seed))
 
 
-def peer(model: str, make: Callable[[], Any]) -> Entry:
-    return Entry(model, "peer", lambda seed: make(), fixed=True)
+def peer(name: str, recipe: simple.Recipe, family: Any = "gaussian", **options: Any) -> Entry:
+    """A simple model, which has no seed."""
+    return Entry(name, "peer", lambda seed: SimpleModel(recipe, family=family, **options), fixed=True)
 
 
 def item_peers(context: Context, supports: Sequence[Support] = ("all", "distinct")) -> tuple[Entry, ...]:
     """Of a table of items, each with these supports: popularity, Markov chain, additive logit."""
     makers: dict[str, Callable[[Support, int], Any]] = {
-        "popularity": lambda support, seed: baselines.Popularity(context, support),
-        "Markov chain": lambda support, seed: baselines.MarkovChain(support),
-        "additive logit": lambda support, seed: baselines.AdditiveLogit(context, support=support, seed=seed),
+        "popularity": lambda support, seed: SimpleModel(simple.Popularity(), context=context, support=support),
+        "Markov chain": lambda support, seed: SimpleModel(simple.MarkovChain(), context="past", support=support),
+        "additive logit": lambda support, seed: SimpleModel(
+            simple.AdditiveLogit(), context=context, support=support, seed=seed
+        ),
     }
     if context == "others":
         del makers["Markov chain"]
@@ -95,8 +98,8 @@ def item_entries(
 def value_peers(family: Any, context: Context) -> tuple[Entry, ...]:
     """Of values by item: means, regressions, one Gaussian."""
     return (
-        peer("item mean", lambda: baselines.ItemMean(family, context)),
-        peer("shrunk item and user mean", lambda: baselines.ShrunkMean(family, context)),
-        peer("ridge per item", lambda: baselines.RidgePerItem(family, context)),
-        peer("Gaussian conditional", lambda: baselines.GaussianConditional(family, context)),
+        peer("item mean", simple.ItemMean(), family=family, context=context),
+        peer("shrunk item and user mean", simple.ShrunkMean(), family=family, context=context),
+        peer("ridge per item", simple.RidgePerItem(), family=family, context=context),
+        peer("Gaussian conditional", simple.GaussianConditional(), family=family, context=context),
     )

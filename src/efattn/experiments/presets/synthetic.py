@@ -54,7 +54,9 @@ def _setting(context: Context) -> Setting:
         latent("latent factors, intercept", None, TRAINING, **known, intercept=True),
         papers("EFA", efa, TRAINING, **known),
         untuned(family="gaussian", context=context, terms="value"),
-        best(family="gaussian", context=context, terms="value", dropout=0.0, ensemble=3, prior=None, training=QUICK),
+        best(
+            family="gaussian", context=context, terms="value", dropout=0.0, ensemble=3, companions=None, training=QUICK
+        ),
     )
     return Setting("synthetic", context, split, ROLES, MSE, entries, aim=1.028, notes=notes.SYNTHETIC)
 

@@ -1,0 +1,221 @@
+"""The columns of a table that have a role, each read once.
+
+    numbered names of groups, items and series; ranks and times; values, attributes, weights as float64
+
+Everything is in the order of the table. A column of words is read by its levels: an ordered category that is a value as
+0 .. K-1, an attribute as one column of 0 and 1 per level.
+"""
+
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING, final
+
+import numpy as np
+
+from efattn.data.columns import SMALLEST, Notes, flags, is_text, moments, numbers, plain, ranks, refuse_nulls
+from efattn.data.keys import distinct
+from efattn.data.names import Names
+from efattn.data.roles import Roles, nearest
+from efattn.data.table import Table
+from efattn.errors import DataError, Note, option
+
+if TYPE_CHECKING:
+    import polars as pl
+
+Levels = Mapping[str, tuple[str, ...]]
+MOST_LEVELS = 100  # of one attribute; more are items, or numbers in disguise
+_OPTIONAL = ("value", "weight", "target")  # roles a table to predict on may lack
+
+
+@final
+class Reading:
+    """need: which of value, weight and target must be there; sort: groups are numbered by their names."""
+
+    def __init__(self, source: Table, roles: Roles, need: Collection[str] = _OPTIONAL, *, sort: bool = False) -> None:
+        self.source, self.roles, self.sort, self.first = source, roles, sort, source.first_row
+        self.notes: Notes = []
+        self.absent = {n for r in _OPTIONAL if r not in need for n in roles.of(r) if n not in source.names}
+        for name in roles.of("value"):
+            near = nearest(name, source.names) if name in self.absent else ""
+            if near:
+                said = f"There is no column {name!r}: its values count as missing.{near}"
+                self.notes.append(Note("missing column", said, column=name, important=True))
+
+    def __len__(self) -> int:
+        return len(self.source)
+
+    def _named(self, role: str, sort: bool) -> tuple[np.ndarray, Names]:
+        columns = self.source.columns(self.roles.of(role), role)
+        return distinct(columns, role, len(self), sort=sort, first=self.first)
+
+    @cached_property
+    def group(self) -> tuple[np.ndarray, Names]:
+        """The number of each row's group, and the groups' names."""
+        number, names = self._named("group", self.sort)
+        self._refuse(number < 0, "group")
+        return number, names
+
+    @cached_property
+    def item(self) -> tuple[np.ndarray, Names]:
+        """The number of each row's item among the names, which are sorted; -1 for none."""
+        return self._named("item", True)
+
+    @cached_property
+    def order(self) -> np.ndarray | None:
+        """What rows of a group are sorted by."""
+        names = self.roles.of("order")
+        return ranks(self.source.column(names[0], "order"), "order", self.notes, first=self.first) if names else None
+
+    @cached_property
+    def when(self) -> tuple[np.ndarray, str]:
+        """The time of each row, where the order is one, and its kind."""
+        names = self.roles.of("order")
+        if not names:
+            said = f"The time between rows is asked for: pass {option('order')}, a column of times or numbers."
+            raise DataError(said, option="order")
+        return moments(self.source.column(names[0], "order"), "order", [], first=self.first)
+
+    @cached_property
+    def group_times(self) -> tuple[np.ndarray, np.ndarray, str]:
+        """(group,): the time and the series of each group; and the kind of the time."""
+        name = self.roles.of("time")[0]
+        time, kind = moments(self.source.column(name, "time"), "time", self.notes, first=self.first)
+        series, _ = self._named("series", False)
+        self._refuse(series < 0, "series")
+        return self._of_groups(time, "time"), self._of_groups(series, "series"), kind
+
+    def _of_groups(self, column: np.ndarray, role: str) -> np.ndarray:
+        """(group,): a column that is the same throughout each group; else an error about the first row that differs."""
+        number, labels = self.group
+        found = np.empty(len(labels) if len(number) else 0, column.dtype)
+        found[number[::-1]] = column[::-1]  # the first row of a group is written last
+        differs = np.flatnonzero(column != found[number])
+        if differs.size:
+            i, name = int(differs[0]), self.roles.of(role)[0]
+            whose = labels.words(int(number[i]), self.roles.of("group")) or "the only group"
+            raise DataError(
+                f"With lags a group has one {role}; column {name!r} differs within {whose} at row {self.first + i}. "
+                f"Let each {role} be its own group.",
+                column=name,
+                row=self.first + i,
+            )
+        return found
+
+    def levels(self) -> dict[str, tuple[str, ...]]:
+        """Of the columns that are words: ordered categories that are values, text that is an attribute."""
+        import polars as pl
+
+        found: dict[str, tuple[str, ...]] = {}
+        for role in ("value", "attributes"):
+            for name in self.roles.of(role):
+                column = self.source.column(name, role)
+                if not is_text(column) or (role == "value" and not isinstance(column.dtype, pl.Enum)):
+                    continue
+                known = column.dtype.categories if isinstance(column.dtype, pl.Enum) else plain(column).unique().sort()
+                found[name] = tuple(known.drop_nulls().to_list())
+                if role == "value":
+                    said = ", ".join(f"{k} for {level!r}" for k, level in enumerate(known))
+                    said = f"Column {name!r} holds ordered categories, read as {said}."
+                    self.notes.append(Note("categories", said, column=name))
+                else:
+                    self._check_levels(name, found[name])
+        return found
+
+    def _check_levels(self, name: str, levels: Sequence[str]) -> None:
+        if len(levels) > MOST_LEVELS:
+            raise DataError(
+                f"Column {name!r} (role attributes) has {len(levels)} different texts, such as {levels[0]!r}; an "
+                f"attribute of words has at most {MOST_LEVELS}. Join the rare ones, or let it be the item, "
+                f"{option('item', name)}.",
+                column=name,
+            )
+        said = f"Column {name!r} holds words: {len(levels)} levels, each an attribute that is 1 or 0."
+        self.notes.append(Note("categories", said, column=name))
+
+    def matrix(self, role: str, levels: Levels) -> np.ndarray | None:
+        """(row, column): values or attributes; an absent column is NaN."""
+        names = self.roles.of(role)
+        parts = [np.full((len(self), 1), np.nan) if n in self.absent else self._columns(n, role, levels) for n in names]
+        return (parts[0] if len(parts) == 1 else np.concatenate(parts, 1)) if parts else None
+
+    def _columns(self, name: str, role: str, levels: Levels) -> np.ndarray:
+        """(row, 1), or of an attribute of words (row, level)."""
+        column = self.source.column(name, role)
+        if name in levels:
+            code = self._codes(column, role, levels[name])
+            return code[:, None] if role == "value" else (code[:, None] == np.arange(len(levels[name]))).astype(float)
+        missing = self.roles.missing if role == "value" else ()
+        assert isinstance(missing, tuple)
+        y = numbers(column, role, self.notes, missing, complete=role == "attributes", first=self.first)
+        if role == "value" and np.isfinite(y).sum() > 1 and np.nanmin(y) == np.nanmax(y):
+            said = f"Column {name!r} is constant ({np.nanmin(y):g})."
+            self.notes.append(Note("constant", said, column=name))
+        return y[:, None]
+
+    def _codes(self, column: "pl.Series", role: str, levels: Sequence[str]) -> np.ndarray:
+        """Which level each row has, NaN for none and for one that is not known."""
+        import polars as pl
+
+        s = plain(column)
+        if s.dtype not in (pl.String, pl.Null):
+            said = f"Column {s.name!r} (role {role}) holds {s.dtype}; it was fitted on words such as {levels[0]!r}."
+            raise DataError(f"{said} Convert it to text.", column=s.name)
+        code = s.cast(pl.String).replace_strict(list(levels), np.arange(len(levels)), default=None).cast(pl.Float64)
+        unknown = (code.is_null() & s.is_not_null()).arg_true()
+        if role == "attributes":
+            refuse_nulls(s, role, first=self.first)
+        if len(unknown):
+            row = int(unknown[0])
+            where = f"{s[row]!r} at row {self.first + row}"
+            if role == "value":
+                listed = ", ".join(repr(level) for level in levels[:12])
+                said = f"Column {s.name!r} was fitted on the levels {listed}; found {where}. Make it null, or mend it."
+                raise DataError(said, column=s.name, row=self.first + row)
+            said = f"Unknown words in column {s.name!r} in {len(unknown)} of {len(s)} rows (the first: {where})"
+            said += ": they count as none of the levels."
+            self.notes.append(Note("unknown levels", said, column=s.name, row=self.first + row, important=True))
+        return code.to_numpy()
+
+    def weight(self) -> np.ndarray | None:
+        return self._factor("weight", ">= 0", "Use 0 for rows that should not count.")
+
+    def exposure(self) -> np.ndarray | None:
+        return self._factor("exposure", "> 0", "Drop rows with no exposure.")
+
+    def target(self) -> np.ndarray | None:
+        names = [n for n in self.roles.of("target") if n not in self.absent]
+        if not names:
+            return None
+        return flags(self.source.column(names[0], "target"), "target", self.notes, first=self.first)
+
+    def _factor(self, role: str, bound: str, remedy: str) -> np.ndarray | None:
+        """Positive numbers, or 0 where the bound allows it."""
+        names = [n for n in self.roles.of(role) if n not in self.absent]
+        if not names:
+            return None
+        y = numbers(self.source.column(names[0], role), role, self.notes, complete=True, first=self.first)
+        tiny = (y > 0) & (y < SMALLEST) & (role == "exposure")  # a weight may vanish, a rate may not
+        for bad, needed, mend in (
+            (y < 0 if bound == ">= 0" else y <= 0, bound, remedy),
+            (tiny, f"{bound}, of which the smallest is {SMALLEST:.2g}", "Multiply the column by a constant."),
+        ):
+            if bad.any():
+                row = int(np.flatnonzero(bad)[0])
+                raise DataError(
+                    f"The role {role} needs numbers {needed}; column {names[0]!r} has {y[row].item()!r} at row "
+                    f"{self.first + row}. {mend}",
+                    column=names[0],
+                    row=self.first + row,
+                )
+        return y
+
+    def _refuse(self, null: np.ndarray, role: str) -> None:
+        if null.any():
+            names = self.roles.of(role)
+            row = self.first + int(np.flatnonzero(null)[0])
+            raise DataError(
+                f"The role {role} allows no nulls; column {' or '.join(map(repr, names))} is null at row {row} "
+                f"({int(null.sum())} of {len(null)} rows). Fill these rows in or drop them.",
+                column=names[0],
+                row=row,
+            )

@@ -1,0 +1,245 @@
+"""From a table to what a model is built from and fitted to, each thing decided once.
+
+roles -> schema and groups -> terms -> families -> split by group -> standardise -> support
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, final
+
+import numpy as np
+
+from efattn.data import Groups, Roles, Schema
+from efattn.errors import DataError, Note, option
+from efattn.estimators import families as choosing
+from efattn.families import Categorical, Family, Product
+from efattn.inference import Fitted
+from efattn.models.scoring import ItemSupport
+from efattn.network import Context
+from efattn.simple import Setting
+
+LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: single precision has none between 2^24s
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Blueprint:
+    """family: of the value columns, in the table's units; longest: group, or piece of one; groups: all of the table, in
+    its units; train, held: as a model sees them; choices: which family each column got, and why."""
+
+    schema: Schema
+    family: Product | None
+    support: ItemSupport
+    terms: tuple[str, ...]
+    longest: int
+    groups: Groups | None = None
+    train: Groups | None = None
+    held: Groups | None = None
+    notes: tuple[Note, ...] = ()
+    choices: tuple[choosing.Choice, ...] = ()
+
+    @classmethod
+    def of(cls, fitted: Fitted) -> "Blueprint":
+        """What the networks of a fitted model are built from."""
+        support: ItemSupport = "distinct" if fitted.support == "distinct" else "all"
+        return cls(fitted.schema, fitted.family, support, fitted.terms, fitted.longest)
+
+    @property
+    def items(self) -> int:
+        return 0 if self.schema.vocabulary is None else len(self.schema.vocabulary)
+
+    @property
+    def value_name(self) -> str:
+        """The value term's name: its columns'."""
+        name = "+".join(self.schema.roles.of("value"))
+        return f"{name}_value" if name == "item" and "item" in self.terms else name
+
+    def term_name(self, kind: str) -> str:
+        return "item" if kind == "item" else self.value_name
+
+    @property
+    def inside_family(self) -> Product:
+        """Of the values as a model sees them."""
+        assert self.family is not None
+        return inside(self.family, self.schema)
+
+    def family_of(self, kind: str) -> Family:
+        return Categorical(max(self.items, 2)) if kind == "item" else self.inside_family
+
+    def setting(self, kind: str, context: Context) -> Setting:
+        """What a simple model of the item or the value term is built for."""
+        roles = self.schema.roles
+        support: ItemSupport = self.support if kind == "item" else "all"
+        attributes, lags = len(self.schema.attribute_names), self.schema.lags
+        return Setting(self.family_of(kind), self.items, context, support, lags, attributes, roles.ordered)
+
+    def noted(self, *notes: Note) -> "Blueprint":
+        return replace(self, notes=(*self.notes, *notes))
+
+
+def inside(family: Product, schema: Schema) -> Product:
+    """The family of values whose origin was subtracted."""
+    fitted = schema.standardiser
+    if fitted is None:
+        return family
+    parts = [
+        part.at_origin() if part.origin and fitted.centre[columns.start] == part.origin else part
+        for part, _, columns in family.slices()
+    ]
+    return Product(tuple(parts))
+
+
+def prepare(
+    table: Any,
+    roles: Roles,
+    *,
+    family: Any,
+    terms: Any,
+    support: str,
+    standardise: str,
+    validation: Any,
+    seed: int,
+    sizes: Mapping[str, Any],
+) -> Blueprint:
+    """sizes: lags, max_length and clock, for the schema."""
+    schema, groups = Schema.fit_encode(table, roles, **sizes)
+    notes = list(groups.notes)
+    chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
+    _refuse_wide(groups, roles)
+    if schema.clock is not None:
+        text = f"Column {roles.order!r} says when rows were: attention knows the time between them."
+        notes.append(Note("clock", text, column=roles.order))
+    product: Product | None = None
+    choices: tuple[choosing.Choice, ...] = ()
+    if "value" in chosen:
+        assert groups.value is not None
+        selection = choosing.choose(groups.value, roles.of("value"), family)
+        product, choices = selection.family, selection.parts
+        notes += selection.notes
+        product.check(groups.value, roles.of("value"), groups.label)
+        if roles.exposure is not None and not product.exposures:
+            leave = f"'poisson' and 'negative_binomial' do. Leave {option('exposure')} out."
+            raise DataError(f"{product!r} takes no exposure: {leave}", option="exposure")
+    longest = int(groups.lengths.max(initial=1))
+    longest = longest if schema.max_length is None else min(longest, schema.max_length)
+    draft = Blueprint(schema, product, "all", chosen, longest, groups, choices=choices)
+    split_ = split(draft, validation, seed, standardise)
+    rule = chosen_support(support, groups, split_.held, notes) if "item" in chosen else "all"
+    if rule == "distinct" and len(groups.rows) == len(groups) * split_.items and len(chosen) > 1:
+        advice = f"Every group has every item, so that items tell nothing: {option('terms', 'value')} is faster."
+        notes.append(Note("every item", advice, option="terms"))
+    return replace(split_, support=rule, notes=tuple(notes))
+
+
+def split(draft: Blueprint, validation: Any, seed: int, standardise: str | None) -> Blueprint:
+    """The same with training and held-out groups. standardise: how, None where the schema knows it already."""
+    groups, schema = draft.groups, draft.schema
+    assert groups is not None
+    if validation is None or (isinstance(validation, int | float) and validation == 0):
+        train, held = groups, None
+    elif isinstance(validation, int | float):
+        train, held = groups.split(float(validation), seed)
+    else:
+        train, held = groups, schema.encode(validation, need=("value",) if "value" in draft.terms else ())
+        if draft.family is not None and held.value is not None:
+            draft.family.check(held.value, schema.roles.of("value"), held.label)
+    if standardise is not None:
+        schema = schema.fit_standardiser(train, _ways(draft, train, standardise))
+        schema = _from_origins(draft, schema, groups)
+    inside_held = None if held is None else schema.standardise(held)
+    return replace(draft, schema=schema, train=schema.standardise(train), held=inside_held)
+
+
+def _ways(draft: Blueprint, train: Groups, standardise: str) -> list[str]:
+    """Real-valued columns are standardised, by item where there is enough of each to know its mean."""
+    if draft.family is None:
+        return ["none"] * len(draft.schema.roles.of("value"))
+    way = standardise
+    if way == "auto":
+        way = "item" if draft.items and len(train.rows) >= 10 * draft.items else "global"
+    return [way if part.standardised else "none" for part in draft.family.parts for _ in range(part.columns)]
+
+
+def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:
+    """Large whole numbers are counted from their family's origin, in double precision."""
+    fitted, value = schema.standardiser, groups.value
+    if draft.family is None or fitted is None or value is None:
+        return schema
+    centre = fitted.centre.copy()
+    for part, _, columns in draft.family.slices():
+        if part.origin and abs(part.origin) >= LARGE:
+            centre[columns] = part.origin
+    return replace(schema, standardiser=replace(fitted, centre=centre))
+
+
+def _refuse_wide(groups: Groups, roles: Roles) -> None:
+    names = roles.of("value")
+    if len(names) > 2 and not roles.item and groups.lagged is None and len(groups) > 1 and (groups.lengths == 1).all():
+        raise DataError(
+            f"Every group has one row and there are {len(names)} value columns, so that no row has a context: this "
+            "is a wide table. Make it long, one row per group and column, and name the new columns: "
+            f"efattn.from_wide(table, group={list(roles.of('group'))!r}), then {option('item', 'item')} and "
+            f"{option('value', 'value')}.",
+            column=names[0],
+            option="value",
+        )
+
+
+def named_terms(asked: Any, roles: Roles, items: int, notes: list[Note]) -> tuple[str, ...]:
+    """Which of "item" and "value" are modelled; what there is no choice about is left out with a note."""
+    known = tuple(role for role in ("item", "value") if roles.of(role))
+    if asked is not None and not isinstance(asked, str | tuple | list):
+        raise DataError(f"terms are 'item', 'value' or both in a list; found {asked!r}.", option="terms")
+    chosen = known if asked is None else (asked,) if isinstance(asked, str) else tuple(asked)
+    for term in chosen:
+        if term not in ("item", "value"):
+            raise DataError(f"terms are 'item', 'value' or both in a list; found {term!r}.", option="terms")
+        if term not in known:
+            remedy = f"Pass {option(term)}, or other terms."
+            raise DataError(f"{option('terms', asked)}: there is no {term} column to model. {remedy}", option="terms")
+    if not chosen:
+        remedy = "Name 'item', 'value' or both, or leave terms out."
+        raise DataError(f"{option('terms', asked)} leaves nothing to model. {remedy}", option="terms")
+    if "item" in chosen and items < 2:
+        only = f"Column {roles.of('item')[0]!r} has only one item"
+        if asked is not None or known == ("item",):
+            raise DataError(
+                f"{only}: there is nothing to predict. Name another item column, or model the values.",
+                column=roles.of("item")[0],
+            )
+        notes.append(Note("one item", f"{only}: it is not modelled, {option('terms', 'value')}.", roles.of("item")[0]))
+        return ("value",)
+    return tuple(term for term in known if term in chosen)
+
+
+def chosen_support(asked: str, groups: Groups, held: Groups | None, notes: list[Note]) -> ItemSupport:
+    """Of an item term: "distinct" where asked for, or where nothing repeats."""
+    if asked == "all":
+        return "all"
+    try:
+        groups.check_distinct()
+        if held is not None:
+            held.check_distinct()
+    except DataError:
+        if asked == "distinct":
+            raise
+        return "all"
+    if asked == "auto":
+        rule = f"{option('support', 'distinct')} (an item already there is ruled out)"
+        notes.append(Note("support", f"No item repeats within a group: {rule}.", option="support"))
+    return "distinct"
+
+
+def mean_log_jacobian(blueprint: Blueprint, groups: Groups) -> float:
+    """The mean of log |dy'/dy| over the targets of the value term: from scores inside to the table's units."""
+    fitted = blueprint.schema.standardiser
+    if blueprint.family is None or groups.value is None or fitted is None:
+        return 0.0
+    observed = ~np.isnan(groups.value)
+    weight = np.ones(len(observed)) if groups.weight is None else groups.weight
+    weight = weight * (1.0 if groups.target is None else groups.target)
+    whole = np.zeros_like(observed)
+    for _, _, columns in blueprint.family.slices():
+        whole[:, columns] = observed[:, columns].all(1, keepdims=True)
+    counted = weight * whole.any(1)
+    return float(np.average(fitted.log_jacobian(whole), weights=counted)) if counted.sum() else 0.0

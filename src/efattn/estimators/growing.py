@@ -1,0 +1,55 @@
+"""Models that know more items than they were fitted to: what `update` begins with."""
+
+from typing import final
+
+import torch
+from torch import Tensor
+
+from efattn.data import Batch
+from efattn.errors import DataError
+from efattn.families import Family
+from efattn.models import Conditionals, Model
+
+
+@torch.no_grad()
+def grow(new: Model, old: Model) -> None:
+    """Take over weights where shapes agree; where items were appended, the new ones start as the unknown item did."""
+    mine, theirs = new.state_dict(), old.state_dict()
+    if mine.keys() != theirs.keys():
+        raise DataError("This model is of an older kind that cannot be trained any further: fit it anew.")
+    for name, x in mine.items():
+        before = theirs[name]
+        if x.dtype == torch.bool:  # which outputs are shared is a matter of the family
+            continue
+        if x.shape == before.shape:
+            x.copy_(before)
+            continue
+        known = before.shape[0] - (2 if name.endswith("vectors.weight") else 0)
+        if name.endswith("vectors.weight"):  # rows: items, unknown, MASK
+            x[:known], x[known:-1], x[-1] = before[:known], before[known], before[-1]
+        else:  # a row per item of a head: as an average item
+            x[:known] = before
+            x[known:] = before.mean(0)
+
+
+def grown(simple: Conditionals, family: Family) -> Conditionals:
+    """A simple model for a family of more items. Of values it takes them for unknown ones by itself."""
+    inner = simple.inner if isinstance(simple, Grown) else simple
+    return Grown(inner, family).eval() if inner.of_items and inner.family.size < family.size else inner
+
+
+@final
+class Grown(Conditionals):
+    """A model of items that knows fewer than there are now: each of the others is as an average one."""
+
+    def __init__(self, inner: Conditionals, family: Family) -> None:
+        super().__init__(family, inner.context, inner.support)
+        self.inner = inner
+
+    def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
+        f = self.inner.raw_outputs(batch, slots)
+        more = f.mean(-1, keepdim=True).expand(*f.shape[:-1], self.family.size - f.shape[-1])
+        return torch.cat([f, more], -1)
+
+    def start(self, batch: Batch) -> None:
+        """It is fitted."""

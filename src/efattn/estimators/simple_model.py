@@ -1,0 +1,46 @@
+"""A simple model with the estimators' interface: fitted to the same tables, scored on the same rows."""
+
+from typing import Any, final
+
+from efattn.declared import explained
+from efattn.errors import DataError, named
+from efattn.estimators import companions
+from efattn.estimators.base import GroupEstimator
+from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.progress import Stages
+from efattn.models import Conditionals, Model
+from efattn.options import SimpleModelOptions, Training, check_model
+from efattn.simple import Recipe
+
+
+@final
+@explained
+class SimpleModel(SimpleModelOptions, GroupEstimator):  # type: ignore[misc]
+    """One of efattn.simple, fitted to a table. Fits take every row alike, whatever its weight; scores do not."""
+
+    @property
+    def terms(self) -> Any:
+        """What it models."""
+        return self.model.models
+
+    def update(self, table: Any, **options: Any) -> Any:
+        raise DataError(f"{type(self.model).__name__} does not go on from an old fit: fit it again to all rows.")
+
+    def _check(self) -> None:
+        check_model(self)
+        if not isinstance(self.model, Recipe):
+            wanted = f"{named('model')} is one of efattn.simple, such as simple.ShrunkMean()"
+            raise DataError(f"SimpleModel: {wanted}; found {self.model!r}.", option="model")
+
+    def _sizes(self) -> dict[str, Any]:
+        return {"lags": self.lags}
+
+    def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
+        kind = self.model.models
+        return {blueprint.term_name(kind): self.model.build(blueprint.setting(kind, self.context))}
+
+    def _fit(self, blueprint: Blueprint, stages: Stages, **unused: Any) -> Any:
+        """What concerns checkpoints and callbacks has no effect."""
+        options = self.training or Training()
+        simple = companions.fitted_simple(self.model, blueprint, self.context, options, self.seed, stages)
+        return self._take(blueprint, [Model({blueprint.term_name(self.model.models): simple})])

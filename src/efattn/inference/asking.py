@@ -1,0 +1,74 @@
+"""From tables to groups, for every question that a fitted model is asked.
+
+    tables (one, or pieces of whole groups)  ->  groups of each, checked  ->  what a verb makes of them
+
+Notes about the rows go to `tell`: of one table all of them, of several each kind once, and only what holds of any part.
+"""
+
+import logging
+import warnings
+from collections.abc import Callable, Collection, Iterable, Iterator
+from typing import NamedTuple
+
+from efattn.data import Groups, Table
+from efattn.errors import DataError, EfattnWarning, Note
+from efattn.inference.fitted import Fitted
+
+log = logging.getLogger("efattn")
+Tell = Callable[[Note], object]
+OF_ANY_PART = ("missing column", "no item", "unknown items", "unknown level", "ties")  # kinds of notes
+
+
+class Asked(NamedTuple):
+    """A table, and its groups in the table's units."""
+
+    table: Table
+    groups: Groups
+
+
+def announce(note: Note) -> None:
+    """How notes are told in Python: what should not be missed as a warning, the rest to the log."""
+    if note.important:
+        warnings.warn(str(note), EfattnWarning, stacklevel=2)
+    else:
+        log.info(str(note))
+
+
+def encoded(
+    fitted: Fitted, tables: Iterable[Table], tell: Tell = announce, *, need: Collection[str] = (), items: bool = True
+) -> Iterator[Asked]:
+    """need: which of the columns that may be absent must be there; items: whether they are asked about."""
+    heard: list[list[Note]] = []
+    first = 0
+    for table in tables:
+        try:
+            groups = fitted.schema.encode(table, need=need)
+            fitted.check(groups, items=items)
+        except DataError as error:
+            raise _counted_from(error, first) from error
+        heard.append(groups.notes)
+        yield Asked(table, groups)
+        first += len(table)
+    for note in _worth_telling(heard):
+        tell(note)
+
+
+def _counted_from(error: DataError, first: int) -> DataError:
+    if not first:
+        return error
+    row = None if error.row is None else error.row + first
+    text = f"{error.text} Rows are counted from row {first} of the table."
+    return DataError(text, column=error.column, row=row, option=error.option)
+
+
+def _worth_telling(heard: list[list[Note]]) -> list[Note]:
+    if len(heard) == 1:
+        return heard[0]
+    firsts = [next((note for notes in heard for note in notes if note.kind == kind), None) for kind in OF_ANY_PART]
+    return [
+        Note(
+            n.kind, f"In one of {len(heard)} parts, perhaps in others: {n.text}", n.column, n.row, n.option, n.important
+        )
+        for n in firsts
+        if n is not None
+    ]

@@ -1,0 +1,138 @@
+"""A fitted model as one immutable value: what was learnt about the table, the networks, the simple models beside them.
+
+    p(y) = sum_k s_k p_k(y)          over the members (networks of an ensemble) and the companions (simple models)
+
+Everything a model is asked is a function of this value: one small file a verb.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from numbers import Integral
+from typing import Any, NamedTuple, final
+
+import torch
+from torch import Tensor
+
+from efattn.data import Batch, Groups, Schema, Vocabulary
+from efattn.errors import DataError, Note, named, option
+from efattn.families import Product
+from efattn.models import Conditionals, Model, Scores
+from efattn.simple import Recipe
+
+TOKENS = 16_384
+
+
+class Companion(NamedTuple):
+    """A simple model that predicts together with the networks, and its share of the mixture."""
+
+    recipe: Recipe
+    model: Conditionals
+    share: float
+
+
+class Part(NamedTuple):
+    """One component of a mixture, where it runs, and its share."""
+
+    model: Conditionals
+    share: float
+    device: torch.device | str = "cpu"
+
+    def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
+        """f (batch, target, size)"""
+        return self.model.outputs(batch.to(self.device), None if slots is None else slots.to(self.device)).cpu()
+
+    def log_prob(self, batch: Batch) -> Scores:
+        return Scores(*(x.cpu() for x in self.model.log_prob(batch.to(self.device))))
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """estimator, parameters: what made it; family: of the value columns, in the table's units; support: "all" or
+    "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term,
+    the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; frames: the
+    kind of frame that it was fitted to."""
+
+    estimator: str
+    parameters: Mapping[str, Any]
+    schema: Schema
+    family: Product | None
+    support: str
+    terms: tuple[str, ...]
+    longest: int
+    members: tuple[Model, ...]
+    companions: Mapping[str, tuple[Companion, ...]] = field(default_factory=dict)
+    history: tuple[dict[str, Any], ...] = ()
+    notes: tuple[Note, ...] = ()
+    sizes: Mapping[str, int] = field(default_factory=dict)
+    units: Mapping[str, float] = field(default_factory=dict)
+    frames: str = "polars"
+    interrupted: bool = False
+    device: torch.device | str = "cpu"
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the terms."""
+        return self.members[0].terms
+
+    @property
+    def context(self) -> str:
+        return self.members[0][self.names[0]].context
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next((p.dtype for p in self.members[0].parameters() if p.is_floating_point()), torch.float32)
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        if self.schema.vocabulary is None:
+            raise DataError("This model knows no items: it was fitted without an item column.", option="item")
+        return self.schema.vocabulary
+
+    def member(self, number: int) -> Model:
+        """One network of the ensemble."""
+        known = len(self.members)
+        if not isinstance(number, Integral) or isinstance(number, bool) or not 0 <= number < known:
+            there = f"0 to {known - 1}" if known > 1 else "0 alone: this is no ensemble"
+            raise DataError(f"{named('member')} is the number of one, {there}; found {number!r}.", option="member")
+        return self.members[number]
+
+    def parts(self, name: str, member: int | None = None) -> tuple[Part, ...]:
+        """What says something about a term, by its name: one network, or all of them and their companions."""
+        if member is not None:
+            return (Part(self.member(member)[name], 1.0, self.device),)
+        companions = self.companions.get(name, ())
+        left = (1 - sum(one.share for one in companions)) / len(self.members)
+        networks = [Part(model[name], left, self.device) for model in self.members]
+        return (*networks, *(Part(one.model, one.share) for one in companions))
+
+    def parts_of(self, kind: str, verb: str, member: int | None = None) -> tuple[Part, ...]:
+        """The same of the item or the value term."""
+        for name in self.names:
+            if self.members[0][name].of_items == (kind == "item"):
+                return self.parts(name, member)
+        raise DataError(
+            f"This model has no {kind} term, so it cannot {verb}: fit with {option(kind)} and terms including it.",
+            option="terms",
+        )
+
+    def batches(self, groups: Groups, term: Conditionals) -> Any:
+        """As many tokens as the outputs allow: a vocabulary of a million items makes batches small."""
+        yield from groups.batches(batch_tokens(term), context=term.context, dtype=self.dtype)
+
+    def check(self, groups: Groups, *, items: bool = True) -> None:
+        """Values in the family's support; items as the model allows them, where they are asked about."""
+        if self.family is not None and groups.value is not None:
+            self.family.check(groups.value, self.schema.roles.of("value"), groups.label)
+        if items and self.support == "distinct" and "item" in self.terms:
+            groups.check_distinct()
+
+    def to(self, device: torch.device | str) -> "Fitted":
+        """The same with its networks on another device."""
+        for model in self.members:
+            model.to(device)
+        return replace(self, device=device)
+
+
+def batch_tokens(term: Conditionals) -> int:
+    return max(256, min(TOKENS, 2**26 // term.family.size))

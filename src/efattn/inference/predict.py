@@ -1,0 +1,110 @@
+"""What is expected of each row, from its context, never from itself, in the table's units."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from numbers import Real
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from efattn.data import Batch, Groups, Table
+from efattn.errors import DataError, named
+from efattn.families import Product
+from efattn.inference import frames, mixture
+from efattn.inference.asking import Tell, announce, encoded
+from efattn.inference.fitted import Fitted, Part
+from efattn.inference.score import put, refuse_nan
+
+
+def predict(
+    fitted: Fitted,
+    tables: Iterable[Table],
+    interval: float | None = 0.9,
+    *,
+    member: int | None = None,
+    tell: Tell = announce,
+) -> Iterator[Any]:
+    """Each table with <value>_mean, _sd, _lower and _upper beside it; of a model of items alone, <item>_mode and its
+    probability. A column of the user's is never replaced: underscores are put behind the new one's name."""
+    if interval is not None and (isinstance(interval, bool) or not isinstance(interval, Real) or not 0 < interval < 1):
+        wanted = f"{named('interval')} is a probability between 0 and 1, or None"
+        raise DataError(f"{wanted}; found {interval!r}.", option="interval")
+    kind = "item" if fitted.terms == ("item",) else "value"
+    parts = fitted.parts_of(kind, "predict", member)
+    for table, groups in encoded(fitted, tables, tell, items=kind == "item"):
+        if kind == "item":
+            columns = most_probable(fitted, parts, groups, len(table))
+        else:
+            columns = expected(fitted, parts, groups, len(table), interval)
+        yield frames.beside(table, columns)
+
+
+@torch.no_grad()
+def most_probable(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int) -> dict[str, Any]:
+    """<item>_mode per key of the items, and its probability."""
+    item, probability, vocabulary = np.zeros(rows, np.int64), np.full(rows, np.nan), fitted.vocabulary
+    for batch in fitted.batches(groups, parts[0].model):
+        best = mixture.average((x.model.family.mean(x.outputs(batch)) for x in parts), [x.share for x in parts]).max(-1)
+        put(item, batch, best.indices)
+        put(probability, batch, best.values)
+    names = {f"{column}_mode": values for column, values in frames.item_columns(vocabulary, item).items()}
+    return {**names, f"{'_'.join(vocabulary.columns)}_probability": probability}
+
+
+@torch.no_grad()
+def expected(
+    fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int, interval: float | None
+) -> dict[str, np.ndarray]:
+    """For each value column its _mean and _sd, with an interval its _lower and _upper, of levels also the _mode and the
+    probability of each."""
+    family, schema, shares = parts[0].model.family, fitted.schema, [part.share for part in parts]
+    assert isinstance(family, Product)
+    names = schema.roles.of("value")
+    kinds = ("mean", "sd") if interval is None else ("mean", "sd", "lower", "upper")
+    columns = {f"{name}_{kind}": np.full(rows, np.nan) for name in names for kind in kinds}
+    for batch in fitted.batches(schema.standardise(groups), parts[0].model):
+        members = [part.outputs(batch).double() for part in parts]
+        item = None if batch.item is None else batch.item[:, : batch.length].numpy()
+        answers = {"mean": mixture.mean(family, members, shares)}
+        answers["sd"] = mixture.variance(family, members, shares).sqrt()
+        if interval is not None:
+            answers["lower"] = mixture.quantile(family, members, shares, (1 - interval) / 2)
+            answers["upper"] = mixture.quantile(family, members, shares, (1 + interval) / 2)
+        for kind, values in answers.items():
+            plain = _in_units(fitted, values.numpy(), item, spread=kind == "sd")
+            for c, name in enumerate(names):
+                put(columns[f"{name}_{kind}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
+        _put_levels(fitted, columns, batch, members, shares, rows)
+    for name, column in columns.items():
+        refuse_nan(column, np.ones(rows, bool), groups, name)
+    return columns
+
+
+def _put_levels(
+    fitted: Fitted,
+    columns: dict[str, np.ndarray],
+    batch: Batch,
+    members: Sequence[Tensor],
+    shares: Sequence[float],
+    rows: int,
+) -> None:
+    assert fitted.family is not None
+    names = fitted.schema.roles.of("value")
+    for part, outputs, where in fitted.family.slices():
+        levels = part.level_names
+        if not levels:
+            continue
+        name, p = names[where.start], mixture.average((part.probabilities(f[..., outputs]) for f in members), shares)
+        columns.setdefault(f"{name}_mode", np.full(rows, np.nan))
+        put(columns[f"{name}_mode"], batch, torch.as_tensor(levels, dtype=torch.float64)[p.argmax(-1)])
+        for k, level in enumerate(levels):
+            columns.setdefault(f"{name}_p_{level}", np.full(rows, np.nan))
+            put(columns[f"{name}_p_{level}"], batch, p[..., k])
+
+
+def _in_units(fitted: Fitted, values: np.ndarray, item: np.ndarray | None, *, spread: bool) -> np.ndarray:
+    standardiser = fitted.schema.standardiser
+    if standardiser is None:
+        return values
+    return standardiser.undo_scale(values) if spread else standardiser.undo(values, item)

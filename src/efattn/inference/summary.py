@@ -1,0 +1,84 @@
+"""A fitted model in words, and the same as data. Scores are in the table's units."""
+
+from typing import Any
+
+from efattn.families import Product
+from efattn.inference.fitted import Fitted
+
+LOOKS_AT = {"past": "what came earlier", "others": "all others of its group"}
+
+
+def summary(fitted: Fitted) -> str:
+    schema, sizes, several = fitted.schema, fitted.sizes, len(fitted.members)
+    lines = [f"{fitted.estimator}: each observation given {LOOKS_AT[fitted.context]}."]
+    items = "" if schema.vocabulary is None else f", {len(schema.vocabulary)} items"
+    lines.append(f"Fitted to {sizes['rows']} rows in {sizes['groups']} groups{items}.")
+    if several > 1:
+        lines.append(f"{several} members, whose mixture predicts.")
+    for name in fitted.names:
+        lines += _term_lines(fitted, name)
+    if schema.standardiser is not None and not schema.standardiser.is_identity:
+        ways = zip(schema.roles.of("value"), schema.standardiser.how, strict=True)
+        inside = ", ".join(f"{name} ({how})" for name, how in ways if how != "none")
+        lines += [f"Standardised inside: {inside}."] if inside else []
+    if schema.lags:
+        lines.append(f"Sees {schema.lags} earlier time step{'s' if schema.lags > 1 else ''}.")
+    return "\n".join([*lines, *(f"Note: {note}" for note in fitted.notes)])
+
+
+def _term_lines(fitted: Fitted, name: str) -> list[str]:
+    several, term = len(fitted.members), fitted.members[0][name]
+    if isinstance(term.family, Product):
+        what = ", ".join(map(repr, fitted.family.parts if fitted.family is not None else term.family.parts))
+    else:
+        what = f"one of {term.family.size} items"
+    ruled_out = ", an item already in the group ruled out" if term.support == "distinct" and term.of_items else ""
+    count = sum(p.numel() for p in term.parameters())
+    size = f"; {count:,} parameters{' each' if several > 1 else ''}" if count else ""
+    lines = [f"Term {name!r}: {what}{ruled_out}{size}."]
+    companions = fitted.companions.get(name, ())
+    if companions:
+        told = ", ".join(f"{type(one.recipe).__name__} {one.share:.0%}" for one in companions)
+        lines.append(f"  Companions and their shares of the mixture: {told}.")
+    for member in range(several):
+        fit = last_fit(fitted, name, member)
+        if fit:
+            label = f"Member {member}: " if several > 1 else ""
+            lines.append(f"  {label}{_fit_words(fit, fitted.units.get(name, 0.0))}")
+    return lines
+
+
+def last_fit(fitted: Fitted, name: str, member: int = 0) -> list[dict[str, Any]]:
+    """The records of a term's last fit: an update begins anew."""
+    mine = [record for record in fitted.history if record["term"] == name and record.get("member", 0) == member]
+    return mine[max((i for i, record in enumerate(mine) if record["epoch"] == 1), default=0) :]
+
+
+def _fit_words(records: list[dict[str, Any]], units: float) -> str:
+    last, seconds = records[-1], sum(record["seconds"] for record in records)
+    train = last["train"] + units
+    told = f"{len(records)} of {last['epochs']} epochs in {seconds:.1f} s, training log-likelihood {train:.4f}"
+    scored = [record for record in records if record["validation"] is not None]
+    if not scored:
+        return f"{told} per target; nothing held out."
+    best = max(scored, key=lambda record: record["validation"])
+    return f"{told}; best on held-out groups {best['validation'] + units:.4f} per target, at epoch {best['epoch']}."
+
+
+def as_data(fitted: Fitted) -> dict[str, Any]:
+    """What `summary` says, as JSON."""
+    terms = {}
+    for name in fitted.names:
+        term, companions = fitted.members[0][name], fitted.companions.get(name, ())
+        terms[name] = {
+            "family": repr(term.family),
+            "parameters": sum(p.numel() for p in term.parameters()),
+            "support": term.support,
+            "companions": [{**one.recipe.to_json(), "share": one.share} for one in companions],
+            "units": fitted.units.get(name, 0.0),
+            "history": [record for record in fitted.history if record["term"] == name],
+        }
+    about = {"estimator": fitted.estimator, "context": fitted.context, **fitted.sizes}
+    about |= {"items": len(fitted.schema.vocabulary or ()), "members": len(fitted.members)}
+    about |= {"columns": fitted.schema.roles.to_json(), "lags": fitted.schema.lags, "terms": terms}
+    return about | {"notes": [note.to_json() for note in fitted.notes], "summary": summary(fitted)}

@@ -1,0 +1,47 @@
+"""Simple models, each written once: peers of EFA in their own right, and companions of its networks.
+
+values   ItemMean, ShrunkMean, GaussianConditional, RidgePerItem, LassoPerItem, InverseDistance, Kriging, Persistence
+items    Popularity, MarkovChain, AdditiveLogit
+
+Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict
+together with the networks.
+"""
+
+from difflib import get_close_matches
+
+from efattn.errors import DataError
+from efattn.simple.base import DirectlyFitted, MeanAndVariance, Recipe, Setting
+from efattn.simple.effects import ItemMean, ShrunkMean
+from efattn.simple.gaussian import GaussianConditional, Kriging
+from efattn.simple.items import AdditiveLogit, MarkovChain, Popularity
+from efattn.simple.linear import InverseDistance, LassoPerItem, Persistence, RidgePerItem
+
+RECIPES: tuple[type[Recipe], ...] = (
+    ItemMean,
+    ShrunkMean,
+    GaussianConditional,
+    RidgePerItem,
+    LassoPerItem,
+    InverseDistance,
+    Kriging,
+    Persistence,
+    Popularity,
+    MarkovChain,
+    AdditiveLogit,
+)
+
+
+def named(word: str) -> Recipe:
+    """A simple model with its defaults, by its name: "ShrunkMean", "shrunk_mean" or "shrunk mean"."""
+    plain = {recipe.__name__.lower(): recipe for recipe in RECIPES}
+    key = str(word).lower().replace("_", "").replace("-", "").replace(" ", "")
+    if key in plain:
+        return plain[key]()
+    near = get_close_matches(key, plain, n=1)
+    known = ", ".join(recipe.__name__ for recipe in RECIPES)
+    hint = f"Did you mean {plain[near[0]].__name__}?" if near else f"There are {known}."
+    raise DataError(f"There is no simple model {word!r}. {hint}", option="companions")
+
+
+__all__ = [*(recipe.__name__ for recipe in RECIPES), "RECIPES"]
+__all__ += ["DirectlyFitted", "MeanAndVariance", "Recipe", "Setting", "named"]

@@ -1,0 +1,200 @@
+"""What simple models share. Each is written once, and is both a peer of EFA and a companion of its networks.
+
+    recipe (options only)  --build(setting)-->  model  --fit(groups, held)-->  f of each row  ->  family  ->  log p
+
+A recipe is a value: it can be printed, compared and kept in a file. What it builds is a model like any other
+(`Conditionals`), scored on the same rows under the same families; most are fitted in closed form or by search. All of
+it is in double precision.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, Literal, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from efattn.data import Batch, Groups
+from efattn.errors import DataError, option
+from efattn.families import Family, Product
+from efattn.models.scoring import Conditionals, ItemSupport, at
+from efattn.network import Context
+
+TOKENS = 16_384
+FLOOR = 0.01  # the smallest share of an item's own mean above the lowest possible: a guard, not tuned
+Tick = Callable[[int, int], object]  # done, of so many
+
+
+@final
+@dataclass(frozen=True)
+class Setting:
+    """What a model is built for. family: of the term; items: how many, 0 without an item column; lags: how many earlier
+    groups are seen; attributes: how many columns of them."""
+
+    family: Family
+    items: int
+    context: Context = "others"
+    support: ItemSupport = "all"
+    lags: int = 0
+    attributes: int = 0
+    ordered: bool = False
+
+
+class Recipe(ABC):
+    """The options of a simple model, as a frozen dataclass. models: which term it is for."""
+
+    models: ClassVar[Literal["item", "value"]]
+
+    @abstractmethod
+    def build(self, setting: Setting) -> Conditionals:
+        """Not fitted yet; a DataError where it cannot be."""
+
+    @final
+    def to_json(self) -> dict[str, Any]:
+        options = {one.name: getattr(self, one.name) for one in fields(self)}  # type: ignore[arg-type]
+        return {"kind": type(self).__name__, "settings": options}
+
+    @final
+    def check_number(self, name: str, low: float, high: float = float("inf")) -> None:
+        """A number in this range, or None to have it chosen."""
+        value = getattr(self, name)
+        if value is not None and (isinstance(value, bool | str) or not low <= value <= high):
+            limits = f">= {low:g}" if high == float("inf") else f"from {low:g} to {high:g}"
+            raise DataError(
+                f"{type(self).__name__}: {name} is a number {limits}, or None; found {value!r}.", option=name
+            )
+
+
+class DirectlyFitted(Conditionals):
+    """A model that `fit` makes ready, and that gradients leave alone."""
+
+    @abstractmethod
+    def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
+        """held: groups to choose the amount of regularisation by; without them a part of `groups` is set aside for
+        it, and the fit then uses all of them. tick: told how far it is."""
+
+    @final
+    def start(self, batch: Batch) -> None:
+        """`fit` takes all it needs."""
+
+    @final
+    @torch.no_grad()
+    def score(self, groups: Groups) -> float:
+        """Mean log-likelihood of the groups' targets."""
+        total = weight = 0.0
+        for batch in groups.batches(max(256, min(TOKENS, 2**26 // self.family.size)), context=self.context):
+            scores = self.log_prob(batch)
+            counts = scores.weight * scores.scored
+            total += float((scores.values.double() * counts).sum())
+            weight += float(counts.sum())
+        return total / weight if weight else float("nan")
+
+    @final
+    def _set(self, **arrays: Tensor | np.ndarray | float) -> None:
+        for name, x in arrays.items():
+            buffer = self.get_buffer(name)
+            buffer.copy_(torch.as_tensor(x, dtype=buffer.dtype).reshape(buffer.shape))
+
+
+class MeanAndVariance(DirectlyFitted):
+    """Of one value column, which the family turns into its own outputs. Every one has a buffer `mean` (items + 1,) of
+    the items' own means, the last overall, and `marginal_fit`, the family's fit without any context."""
+
+    def __init__(self, setting: Setting) -> None:
+        super().__init__(setting.family, setting.context)
+        if not isinstance(self.family, Product) or len(self.family.parts) != 1 or self.family.columns != 1:
+            raise DataError("A simple model has one value column; fit one for each, or EFA, which takes several.")
+        self.part = self.family.parts[0]
+        self.items, self.lags, self.has_items = max(setting.items, 1), setting.lags, setting.items > 0
+        self.cells_in_all = self.items * (self.lags + 1)
+        self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
+        self.register_buffer("marginal_fit", torch.zeros(self.part.size, dtype=torch.float64))
+
+    @abstractmethod
+    def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
+        """As `fit`."""
+
+    @abstractmethod
+    def moments(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """Mean and variance (batch, length) of each current row given its context, never itself."""
+
+    @final
+    def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
+        value, target = groups.value, groups.target
+        assert value is not None
+        kept = value[:, 0] if target is None else value[target, 0]
+        self._set(marginal_fit=self.part.start(torch.as_tensor(kept)))
+        self.fit_moments(groups, held, tick or (lambda done, of: None))
+
+    @final
+    def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
+        mean, variance = self.moments(batch)
+        f = self.part.from_moments(self.floored(mean, batch), variance, self.get_buffer("marginal_fit"))
+        return at(f, slots)
+
+    @final
+    def floored(self, mean: Tensor, batch: Batch) -> Tensor:
+        """A context lowers a rate to a small share of its item's and no further, where a sum would make it vanish."""
+        low = self.part.mean_bounds[0]
+        if low == -float("inf"):
+            return mean
+        level = self.get_buffer("mean")[self.cells(batch).item[:, : batch.length]]
+        return torch.maximum(mean, low + FLOOR * (level - low))
+
+    @final
+    @torch.no_grad()
+    def predictive(self, groups: Groups) -> tuple[np.ndarray, np.ndarray]:
+        """Mean and variance of each row of the groups, in the order of `groups.rows`."""
+        both = np.full((2, int(groups.rows.max(initial=-1)) + 1), np.nan)
+        for batch in groups.batches(TOKENS, context=self.context, dtype=torch.float64):
+            assert batch.rows is not None
+            there = batch.rows >= 0
+            for out, x in zip(both, self.moments(batch), strict=True):
+                out[batch.rows[there].numpy()] = x[there].numpy()
+        return both[0][groups.rows], both[1][groups.rows]
+
+    @final
+    def cells(self, batch: Batch) -> "Cells":
+        return Cells.of(batch, self.items, self.lags, self.has_items)
+
+
+@final
+@dataclass(frozen=True)
+class Cells:
+    """The cells of a batch: index (batch, context), lag * items + item, or `unknown`; item, the same without the lag;
+    y, seen: value and whether it is observed, of a known item."""
+
+    index: Tensor
+    item: Tensor
+    y: Tensor
+    seen: Tensor
+    length: int
+
+    @classmethod
+    def of(cls, batch: Batch, items: int, lags: int, has_items: bool) -> "Cells":
+        if has_items and batch.item is None:
+            raise DataError(f"This model was fitted with an item column, and the data have none: pass {option('item')}")
+        item = batch.item if has_items and batch.item is not None else torch.zeros_like(batch.exists, dtype=torch.long)
+        lag = torch.zeros_like(item) if batch.lag is None else batch.lag
+        known = batch.exists & (item < items) & (lag <= lags)
+        index = torch.where(known, lag * items + item, items * (lags + 1))
+        y, seen = torch.zeros(item.shape, dtype=torch.float64), torch.zeros_like(known)
+        if batch.value is not None and batch.observed is not None:
+            y, seen = batch.value[..., 0].double(), known & batch.observed[..., 0]
+        return cls(index, torch.where(known, item, items), y, seen, batch.length)
+
+    def visible(self, context: Context) -> Tensor:
+        """(batch, target, context): the observed cells that each current row may look at."""
+        column = torch.arange(self.index.shape[1])
+        row = column[: self.length, None]
+        may = (column < row) if context == "past" else (column != row)
+        return (may | (column >= self.length)) & self.seen[:, None]
+
+
+def tuning_parts(groups: Groups, held: Groups | None) -> tuple[Groups, Groups]:
+    """What to fit on and what to choose by; all of it twice where it cannot be split."""
+    if held is not None and len(held):
+        return groups, held
+    return groups.split(0.2, 0) if len(groups) > 4 else (groups, groups)

@@ -1,0 +1,206 @@
+"""Companions: simple models that predict together with the networks, their shares, their file, and the default."""
+
+from dataclasses import replace
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from sklearn.base import clone
+from small import efa, ratings
+
+import efattn
+from efattn import DataError, ModelFileError, SimpleModel, Training, inference, simple, storage
+from efattn.data import Table
+from efattn.estimators import companions
+
+RATINGS = ratings(users=24)
+ITEMS = {"group": "user", "item": "movie"}
+CALM = Training(epochs=2, tokens=64, device="cpu", rate=1e-3)
+GAUSSIAN = simple.GaussianConditional()
+CASES = {
+    "gaussian": (GAUSSIAN, {"value": "real"}, "gaussian"),
+    "ordinal": (GAUSSIAN, {"value": "rating"}, "ordinal"),
+    "poisson": (GAUSSIAN, {"value": "count"}, "poisson"),
+    "gamma": (simple.ShrunkMean(), {"value": "size"}, "gamma"),
+    "items": (simple.AdditiveLogit(), {}, "auto"),
+    "popular": (simple.Popularity(), {}, "auto"),
+}
+
+
+def likelihoods(fitted, name, **options):
+    (told,) = inference.log_likelihood(fitted, [Table.read(RATINGS)], **options)
+    return told[f"{name}_log_likelihood"].to_numpy()
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_companion_has_its_share_of_the_mixture(tmp_path, case):
+    recipe, roles, family = CASES[case]
+    model = efa(companions=recipe, family=family, training=CALM, ensemble=2, dropout=0.3).fit(RATINGS, **ITEMS, **roles)
+    name = roles.get("value", "item")
+    one = model.companions_[name][0]
+    fitted = replace(model.fitted_, companions={name: (one._replace(share=0.3),)})
+    own = [likelihoods(fitted, name, member=k) for k in range(2)]
+    alone = likelihoods(replace(fitted, companions={name: (one._replace(share=1.0),)}), name)
+    want = np.log(0.35 * np.exp(own[0]) + 0.35 * np.exp(own[1]) + 0.3 * np.exp(alone))
+    np.testing.assert_allclose(likelihoods(fitted, name), want, rtol=1e-5, atol=1e-6)
+    assert f"{type(recipe).__name__} 30%" in inference.summary(fitted)
+    model.save(tmp_path / "m.efattn")
+    again = efattn.load(tmp_path / "m.efattn")
+    assert again.score(RATINGS) == pytest.approx(model.score(RATINGS), rel=1e-6)
+    assert again.get_params()["companions"] == recipe
+    more = ratings(seed=5, users=12, movies=11)
+    updated = model.update(more)
+    assert np.isfinite(updated.score(more))
+    updated.save(tmp_path / "more.efattn")
+    assert efattn.load(tmp_path / "more.efattn").score(more) == pytest.approx(updated.score(more), rel=1e-6)
+
+
+def test_a_companion_with_all_of_the_mixture_is_the_simple_model():
+    model = efa(companions=GAUSSIAN, training=CALM, terms="value", standardise="global")
+    fitted = model.fit(RATINGS, **ITEMS, value="real").fitted_
+    whole = replace(fitted, companions={"real": (fitted.companions["real"][0]._replace(share=1.0),)})
+    other = SimpleModel(GAUSSIAN, family="gaussian").fit(RATINGS, **ITEMS, value="real")
+    (told,) = inference.predict(whole, [Table.read(RATINGS)])
+    want = other.predict(RATINGS)
+    for column in ("real_mean", "real_sd", "real_lower", "real_upper"):
+        np.testing.assert_allclose(told[column], want[column], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("context", ["past", "others"])
+def test_a_row_is_predicted_from_its_context_never_from_itself(context):
+    several = [GAUSSIAN, simple.ShrunkMean(), simple.RidgePerItem()]
+    model = efa(companions=several, training=CALM, terms="value", context=context)
+    fitted = model.fit(RATINGS, **ITEMS, value="real", order="at").fitted_
+    equal = tuple(one._replace(share=0.25) for one in fitted.companions["real"])
+    fitted = replace(fitted, companions={"real": equal})
+    here = pl.int_range(pl.len()) == 5
+    (plain,) = inference.predict(fitted, [Table.read(RATINGS)])
+    for other in (None, 99.0):
+        changed = RATINGS.with_columns(pl.when(here).then(pl.lit(other, pl.Float64)).otherwise("real").alias("real"))
+        (told,) = inference.predict(fitted, [Table.read(changed)])
+        for column in ("real_mean", "real_sd", "real_lower", "real_upper"):
+            assert told[column][5] == pytest.approx(plain[column][5], abs=1e-6)
+
+
+LIES = {
+    "share": lambda about: about["companions"]["real"][0].update(share=5),
+    "share in words": lambda about: about["companions"]["real"][0].update(share="half"),
+    "more than all": lambda about: about["companions"].update(
+        real=2 * [about["companions"]["real"][0] | {"share": 0.6}]
+    ),
+    "no recipe": lambda about: about["companions"]["real"][0].update(recipe="gaussian"),
+    "another recipe": lambda about: about["companions"]["real"][0]["recipe"].update(kind="Popularity"),
+    "items": lambda about: about["companions"]["real"][0].update(items=10**9),
+    "no such term": lambda about: about.update(companions={"x": about["companions"]["real"]}),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_file_that_lies_about_its_companions_is_refused(tmp_path, lie):
+    model = efa(companions=GAUSSIAN, training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
+    model.save(tmp_path / "m.efattn")
+    about, tensors = storage.read(tmp_path / "m.efattn", "model")
+    about = {key: x for key, x in about.items() if key not in ("format", "kind")}
+    LIES[lie](about)
+    storage.write(tmp_path / "m.efattn", "model", about, {name: x.clone() for name, x in tensors.items()})
+    with pytest.raises(ModelFileError, match=r"m\.efattn"):
+        efattn.load(tmp_path / "m.efattn")
+
+
+def note_of(model):
+    return next((str(note) for note in model.notes_ if note.kind == "companions"), "")
+
+
+def test_shares_are_those_that_held_out_groups_like_best():
+    parts = RATINGS.filter(pl.col("user") != "u1"), RATINGS.filter(pl.col("user").is_in(["u1", "u2", "u3"]))
+    model = efa(companions="auto", training=CALM, terms="value")
+    model.fit(parts[0], **ITEMS, value="real", validation=parts[1])
+    assert "GaussianConditional" in note_of(model)
+    assert note_of(model) in model.summary()
+    one = model.companions_["real"][0]
+    scores = {}
+    for share in (0.0, 0.1, 0.3, 0.5, 0.7, 0.9, one.share):
+        fitted = replace(model.fitted_, companions={"real": (one._replace(share=share),)})
+        scores[share] = inference.score(fitted, [Table.read(parts[1])])["mean_log_likelihood"]
+    assert max(scores.values()) == pytest.approx(scores[one.share], abs=1e-4)
+    assert scores[one.share] > scores[0.0]
+
+
+def test_the_best_shares_maximise_the_mixture():
+    rng = np.random.default_rng(0)
+    scores, weight = (
+        torch.as_tensor(rng.normal(size=(400, 3)) + np.array([0, 0.5, -0.2])),
+        torch.as_tensor(rng.random(400)),
+    )
+    share = companions.best_shares(scores, weight)
+
+    def value(s):
+        return float((scores + torch.as_tensor(s).log()).logsumexp(1) @ weight)
+
+    assert float(share.sum()) == pytest.approx(1)
+    for other in rng.dirichlet([1, 1, 1], 200):
+        assert value(np.maximum(share.numpy(), 1e-12)) >= value(other) - 1e-3
+
+
+def test_a_network_that_needs_no_help_stays_alone(monkeypatch):
+    def scored(parts, data, tokens):
+        return torch.full((9,), -1.0 if hasattr(parts[0].model, "stack") else -50.0).double(), torch.ones(9).double()
+
+    monkeypatch.setattr(companions.mixture, "log_probs", scored)
+    model = efa(companions="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
+    assert "does not help" in note_of(model)
+    assert model.companions_ == {}
+
+
+ALONE = {
+    "several columns": {"value": ["real", "size"]},
+    "nothing held out": {"value": "real", "validation": None},
+    "items only": {"terms": "item"},
+    "exposure": {"value": "count", "family": "poisson", "exposure": "hours"},
+}
+
+
+@pytest.mark.parametrize("case", ALONE)
+def test_auto_is_only_an_offer(case):
+    roles = {**ITEMS, **ALONE[case]}
+    options = {name: roles.pop(name) for name in ("family", "terms") if name in roles}
+    model = efa(**{"companions": "auto", "training": CALM, "terms": "value", **options}).fit(RATINGS, **roles)
+    assert model.companions_ == {}
+    assert note_of(model) == ""
+
+
+def test_auto_stays_away_from_what_takes_long(monkeypatch):
+    monkeypatch.setattr(companions, "CELLS", 4)
+    model = efa(companions="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
+    assert model.companions_ == {}
+
+
+def test_without_held_out_groups_shares_are_equal_and_that_is_said():
+    several = [GAUSSIAN, simple.ShrunkMean()]
+    model = efa(companions=several, training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real", validation=None)
+    assert [one.share for one in model.companions_["real"]] == [1 / 3, 1 / 3]
+    assert "share equally" in note_of(model)
+
+
+MISTAKES = {
+    "a word": ("gaussian", {"value": "real"}, "companions=... is 'auto', None"),
+    "a class": (simple.ItemMean, {"value": "real"}, "companions=... is"),
+    "not a model": ([GAUSSIAN, 5], {"value": "real"}, "found 5"),
+    "of another term": (simple.Popularity(), {"value": "real"}, "Popularity is a model of items"),
+    "exposure": (GAUSSIAN, {"value": "count", "exposure": "hours"}, "takes no exposure"),
+    "several columns": (GAUSSIAN, {"value": ["real", "size"]}, "one value column"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_cannot_be_says_what_to_do(mistake):
+    recipe, roles, words = MISTAKES[mistake]
+    family = "poisson" if roles["value"] == "count" else "gaussian"
+    with pytest.raises(DataError, match=words.replace(".", r"\.")):
+        efa(companions=recipe, terms="value", family=family).fit(RATINGS, **ITEMS, **roles)
+
+
+def test_a_clone_has_the_same_companions():
+    model = efa(companions=[GAUSSIAN, simple.ShrunkMean()])
+    assert clone(model).companions == model.companions
