@@ -69,7 +69,7 @@ def test_a_new_field_is_a_new_option(monkeypatch):
         ("layers", "3", 3), ("layers", "three", "three"), ("rate", "1e-3", 1e-3), ("patience", "auto", "auto"),
         ("patience", "none", None), ("patience", "0", None), ("clip", "0", None), ("clip", "None", None),
         ("decay", "none", "none"), ("standardise", "none", "none"), ("norm", "none", None), ("dropout", "auto", "auto"),
-        ("epochs", "0", 0), ("gaps", True, True), ("prior", "none", None), ("device", "cuda:1", "cuda:1"),
+        ("epochs", "0", 0), ("gaps", True, True), ("companions", "none", None), ("device", "cuda:1", "cuda:1"),
         ("average", "none", "none"), ("max_length", "7", 7),
     ],
 )  # fmt: skip
