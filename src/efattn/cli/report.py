@@ -1,6 +1,5 @@
 """What fit says: what was understood before training, and a verdict after it."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -91,9 +90,8 @@ def describe(found: dict[str, Any], source: str) -> None:
         why = f", {family['why']}" if family["why"] else ""
         say(f"{names}: {family['family']}{why}; {absent or 'no'} values missing.")
     say(f"Modelled: {' and '.join(found['terms'])}. Held out: {found['held_out_groups']:,} groups.")
-    if not logging.getLogger("efattn").isEnabledFor(logging.INFO):  # else they are logged
-        for one in found["notes"]:
-            note(one)
+    for one in found["notes"]:
+        note(one)
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:
