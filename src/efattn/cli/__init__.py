@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from efattn.cli import asking, datasets, fitting, studies
+from efattn.cli import datasets, fitting, studies, verbs
 from efattn.cli.outcome import run
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ def top(
 
 
 fitting.add_to(app)
-asking.add_to(app)
+verbs.add_to(app)
 datasets.add_to(app)
 studies.add_to(app)
 
