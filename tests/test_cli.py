@@ -325,9 +325,10 @@ def test_version_and_module():
 
 
 def test_verbose_may_stand_anywhere(home):
-    words = ["fit", "ratings.csv", "--group", "user", "--item", "movie", "-o", "v1.efattn", *QUICK, "--force"]
-    assert "efattn: No item repeats" in forked(*words, "-v", cwd=home).good().err
-    assert "efattn: No item repeats" in forked("-v", *words, cwd=home).good().err
+    for words in (["score", "m.efattn", "none.csv", "--debug"], ["-v", "score", "m.efattn", "none.csv", "-v"]):
+        assert "Traceback" in forked(*words, cwd=home).err
+    for words in (["score", "m.efattn", "none.csv", "-v"], ["score", "m.efattn", "none.csv"]):
+        assert "Traceback" not in forked(*words, cwd=home).err
 
 
 def test_no_colours_away_from_a_terminal(home):

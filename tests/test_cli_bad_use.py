@@ -116,7 +116,7 @@ def one_line(told, *words, code=2):
 
 
 # messages that do not mark their options yet
-WAITING = {"lags-without-time", "nothing-to-model", "duplicate-name", "no-header", "not-utf8", "past without order"}
+WAITING = {"duplicate-name", "no-header", "not-utf8"}
 
 
 def waiting(names):

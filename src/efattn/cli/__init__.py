@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from efattn.cli import asking, fitting, others
+from efattn.cli import datasets, fitting, studies, verbs
 from efattn.cli.outcome import run
 
 app = typer.Typer(
@@ -45,8 +45,9 @@ def top(
 
 
 fitting.add_to(app)
-asking.add_to(app)
-others.add_to(app)
+verbs.add_to(app)
+datasets.add_to(app)
+studies.add_to(app)
 
 
 def main() -> None:

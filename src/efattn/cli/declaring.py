@@ -4,6 +4,7 @@ layers: int = field(default=2, metadata={"help": "Layers of attention.", ...})
 --layers INTEGER    Layers of attention. Default 2.
 """
 
+import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
@@ -71,9 +72,14 @@ def with_parameters(command: Callable[..., None], parameters: Iterable[inspect.P
     """The command, as if its parameters were written out; a required one may stand anywhere."""
     found = sorted(parameters, key=lambda one: one.default is not inspect.Parameter.empty)
     whole = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
-    command.__signature__ = inspect.Signature(whole)  # type: ignore[attr-defined]
-    command.__annotations__ = {one.name: one.annotation for one in whole}
-    return command
+
+    @functools.wraps(command)
+    def made(**asked: Any) -> None:
+        command(**asked)
+
+    made.__signature__ = inspect.Signature(whole)  # type: ignore[attr-defined]
+    made.__annotations__ = {one.name: one.annotation for one in whole}
+    return made
 
 
 def values(known: Mapping[str, Option], asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """What fit says: what was understood before training, and a verdict after it."""
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +66,7 @@ def understood(blueprint: "Blueprint") -> dict[str, Any]:
     found |= {"items": blueprint.items, "item": list(roles.of("item")), "terms": list(blueprint.terms)}
     found["held_out_groups"] = 0 if blueprint.held is None else len(blueprint.held)
     found["families"], found["missing"] = {}, {}
-    why = {choice.columns[0]: choice.why for choice in blueprint.choices}
+    why = {choice.columns[0]: choice.why or "as asked" for choice in blueprint.choices}
     for part, _, columns in blueprint.family.slices() if blueprint.family is not None else ():
         names = roles.of("value")[columns]
         found["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0])}
@@ -91,9 +90,8 @@ def describe(found: dict[str, Any], source: str) -> None:
         why = f", {family['why']}" if family["why"] else ""
         say(f"{names}: {family['family']}{why}; {absent or 'no'} values missing.")
     say(f"Modelled: {' and '.join(found['terms'])}. Held out: {found['held_out_groups']:,} groups.")
-    if not logging.getLogger("efattn").isEnabledFor(logging.INFO):  # else they are logged
-        for one in found["notes"]:
-            note(one)
+    for one in found["notes"]:
+        note(one)
 
 
 def _plain(found: dict[str, Any]) -> dict[str, Any]:

@@ -105,7 +105,7 @@ def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing
 
     roles, lags = model.schema.roles, model.schema.lags
     cut = None
-    if source != "-" and not options.get("baskets"):
+    if source != "-" and not options.get("baskets") and Path(source).is_file():  # no pipe, which is read once
         cut = Pieces(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
     if cut is None or not roles.of("group") or lags or not cut.worthwhile:
         with _working(doing):
