@@ -235,7 +235,7 @@ class _Term:
             return 0.0, 0.0
         loss = -total / weight
         if not loss.isfinite():
-            raise TrainingError(self.words_for_nan(batch, number))
+            raise self.not_finite(batch, number)
         loss.backward()
         if self.options.clip is not None:
             nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
@@ -262,9 +262,10 @@ class _Term:
             scores = self.term.eval().log_prob(batch.to(self.device))
         rows = torch.full_like(scores.scored, -1, dtype=torch.long) if batch.rows is None else batch.rows
         broken = rows[(rows >= 0) & ~scores.values.isfinite().cpu()]
-        named = (broken if len(broken) else rows[rows >= 0]).tolist()[:3]
+        worst = (broken if len(broken) else rows[rows >= 0]).tolist()[:3]
         return TrainingError(
-            f"{what}, batch {number + 1} (rows {', '.join(map(str, named))}, ...). Try a lower rate, {self.advised_rate()}, "
+            f"{what}, batch {number + 1} (rows {', '.join(map(str, worst))}, ...). Try a lower rate, "
+            f"{self.advised_rate()}, "
             "or look for extreme values in these rows.",
             option="rate",
         )
