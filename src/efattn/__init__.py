@@ -15,6 +15,7 @@ _HOMES = {
     "load": "efattn.estimators",
     "from_wide": "efattn.data",
     "group_folds": "efattn.data",
+    "read_baskets": "efattn.data",
     "read_file": "efattn.data",
     "TrainingError": "efattn.errors",
     "baselines": "efattn.baselines",

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import polars as pl
 
     from efattn.data import Table
-    from efattn.data.pieces import Pieces
+    from efattn.data.portions import Portions
 
 SHOWN = 60  # rows of a table on a terminal
 
@@ -48,10 +48,10 @@ def load(path: Path) -> Any:
 def pieces(model: Any, source: str, options: dict[str, Any], size: float, doing: str) -> "Iterator[Table]":
     """The table as one piece, or a file larger than `size` MiB in pieces of whole groups. Groups cannot be cut apart
     where the model has none or sees lags, nor where their rows are scattered: then it is read whole."""
-    from efattn.data.pieces import Pieces
+    from efattn.data.portions import Portions
 
     roles, lags = model.schema_.roles, model.schema_.lags
-    cut = None if source == "-" else Pieces(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
+    cut = None if source == "-" else Portions(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
     if cut is None or not roles.of("group") or lags or not cut.worthwhile:
         with _working(doing):
             yield read(source, options)
@@ -72,7 +72,7 @@ def pieces(model: Any, source: str, options: dict[str, Any], size: float, doing:
             bar.advance(task, taken)
 
 
-def _check_memory(cut: "Pieces") -> None:
+def _check_memory(cut: "Portions") -> None:
     """A DataError for a table that will not fit, and cannot be cut."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
