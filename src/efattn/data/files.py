@@ -149,6 +149,11 @@ def _unzipped(name: str, file: Any, most: int | None) -> bytes:
 
 def _bounded(name: str, source: Any, limit: int, most: int | None) -> bytes:
     """What a source holds, or its first bytes; a DataError past the limit."""
+    if isinstance(source, io.BufferedReader) and source.seekable() and most is None:
+        if source.seek(0, io.SEEK_END) > limit:
+            raise _too_large(name, f"more than {limit / 2**30:.1f} GiB of text")
+        source.seek(0)
+        return source.read()
     blocks, size = [], 0
     while block := source.read(_BLOCK if most is None else min(_BLOCK, most - size)):
         blocks.append(block)

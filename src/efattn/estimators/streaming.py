@@ -1,6 +1,5 @@
 """Scores and predictions of a table that comes in pieces of whole groups: the same as of the table at once."""
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -21,10 +20,9 @@ def scores(model: GroupEstimator, pieces: Iterable[Table], tell: Tell, member: i
     members = model._of_terms(member)
     sums = dict.fromkeys(model.model_.terms, 0.0)
     counts = dict.fromkeys(model.model_.terms, 0)
-    for piece, first in _numbered(pieces):
-        with _counted_from(first):
-            groups = model.schema_.encode(piece, need=("value",) if "value" in model.terms_ else ())
-            model._check_fits(groups)
+    for piece in pieces:
+        groups = model.schema_.encode(piece, need=("value",) if "value" in model.terms_ else ())
+        model._check_fits(groups)
         notes.hear(groups)
         found = rows.log_likelihoods(members, model.schema_, groups, len(piece))
         any_ = np.zeros(len(piece), bool)
@@ -53,19 +51,11 @@ def predictions(
     if interval is not None and not 0 < interval < 1:
         raise DataError(f"interval is a probability between 0 and 1, or None; found {interval!r}.")
     terms = model._of_kind("value", "predict", member)
-    for piece, first in _numbered(pieces):
-        with _counted_from(first):
-            groups = model.schema_.encode(piece)
+    for piece in pieces:
+        groups = model.schema_.encode(piece)
         notes.hear(groups)
         yield piece.with_columns(rows.predictions(terms, model.schema_, groups, len(piece), interval))
     notes.close()
-
-
-def _numbered(pieces: Iterable[Table]) -> Iterator[tuple[Table, int]]:
-    first = 0
-    for piece in pieces:
-        yield piece, first
-        first += len(piece)
 
 
 @final
@@ -88,14 +78,3 @@ class _Notes:
             first = next((note for notes in self.heard for note in notes if str(note).startswith(kind)), None)
             if first is not None:
                 self.tell(f"In one of {len(self.heard)} pieces, perhaps in others: {first}")
-
-
-@contextlib.contextmanager
-def _counted_from(first: int) -> Iterator[None]:
-    """Says in a DataError from where on its rows are counted."""
-    try:
-        yield
-    except DataError as error:
-        if not first:
-            raise
-        raise DataError(f"{error} Rows are counted from row {first} of the table.") from error
