@@ -86,7 +86,7 @@ def time_kind_changed() -> None:
 @case
 def order_kind_changed() -> None:
     dated = {**DAYS, "at": [datetime.date(2024, 1, d) for d in DAYS["day"]]}
-    schema, _ = Schema.fit_encode(dated, dataclasses.replace(DAILY, order="at"), clock=True)
+    schema, _ = Schema.fit_encode(dated, dataclasses.replace(DAILY, order="at"), when=True)
     refused("'at'", "numbers", "dates", make=lambda: schema.encode({**DAYS, "at": DAYS["day"]}))
 
 

@@ -167,7 +167,7 @@ def test_training_begins_exactly_at_the_prior(peer, value, family):
     else:
         kind = baselines.GaussianConditional if peer == "gaussian" else type(peer)
         alone = kind(family=family).set_params()
-        alone.standardise = model.schema_.standardiser.how[0]
+        alone.standardise = model.schema_.standardiser.methods[0]
     alone.fit(RATINGS, **roles)
     assert model.score(RATINGS) == pytest.approx(alone.score(RATINGS), abs=1e-5)
 

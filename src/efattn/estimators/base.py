@@ -254,7 +254,7 @@ class GroupEstimator(BaseEstimator, ABC):
             )
         schema, groups = Schema.fit_encode(table, roles, **self._sizes())
         terms = named_terms(self.terms, roles, len(schema.vocabulary or ()), groups.notes)
-        if schema.clock is not None:
+        if schema.when_kind is not None:
             said = f"Column {roles.order!r} says when rows were: attention knows the time between them."
             groups.notes.append(Note("times", said, column=roles.order))
         family = None

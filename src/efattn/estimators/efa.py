@@ -93,7 +93,7 @@ class EFA(GroupEstimator):
     def _sizes(self) -> dict[str, Any]:
         of_items = self.terms is None or "item" in self.terms
         asked = self.gaps if self.gaps != "auto" or of_items else False
-        return {"lags": self.lags, "max_length": self.max_length, "clock": asked}
+        return {"lags": self.lags, "max_length": self.max_length, "when": asked}
 
     def _terms(self, plan: Plan) -> dict[str, Conditionals]:
         self._check()
@@ -135,11 +135,11 @@ class EFA(GroupEstimator):
         return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps)
 
     def _gaps(self, plan: Plan) -> Gaps | None:
-        if plan.schema.clock is None:
+        if plan.schema.when_kind is None:
             return None
         gaps = Gaps()
         if plan.train is not None:
-            gaps.fit(plan.train.steps)
+            gaps.fit(plan.train.times_between)
         return gaps
 
     def _stack(self, few: bool = False, gaps: bool = False) -> Stack:

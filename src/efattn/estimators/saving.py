@@ -85,12 +85,12 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> Any:
     estimator: Any = kinds[about["estimator"]](**restored(about["parameters"]))
     schema = Schema.from_saved(about["schema"], _within(tensors, "schema."))
     _check_schema(schema, family, about)
-    sizes = {"lags": 0, "max_length": None, "clock": False, **estimator._sizes()}
-    told = schema.clock is not None
-    asked = told if sizes["clock"] == "auto" else sizes["clock"]
+    sizes = {"lags": 0, "max_length": None, "when": False, **estimator._sizes()}
+    told = schema.when_kind is not None
+    asked = told if sizes["when"] == "auto" else sizes["when"]
     if (sizes["lags"], sizes["max_length"], asked) != (schema.lags, schema.max_length, told):
         raise DataError("lags, max_length or gaps are not those of the columns")
-    if told and (schema.clock not in ("instant", "number") or not schema.roles.of("order")):
+    if told and (schema.when_kind not in ("instant", "number") or not schema.roles.of("order")):
         raise DataError("the order column is of no known kind")
     estimator._restore(schema, family, about)
     number = about.get("members", 1)
@@ -262,10 +262,10 @@ def _check_schema(schema: Schema, family: Product | None, about: dict[str, Any])
     wrong |= not set(about["terms"]) <= {"item", "value"} or about["support"] not in ("all", "distinct")
     wrong |= ("item" in about["terms"] and items is None) or ("value" in about["terms"] and family is None)
     if fitted is not None:
-        wrong |= not len(fitted.how) == len(fitted.centre) == len(fitted.scale) == len(values)
+        wrong |= not len(fitted.methods) == len(fitted.centre) == len(fitted.scale) == len(values)
         wrong |= not bool((fitted.scale > 0).all())
         by_item, known = fitted.item_centre, 0 if items is None else len(items)
-        wrong |= ("item" in fitted.how) != (by_item is not None)
+        wrong |= ("item" in fitted.methods) != (by_item is not None)
         wrong |= by_item is not None and by_item.shape != (known + 1, len(values))
     if wrong:
         raise DataError("its columns, items and values do not belong together")

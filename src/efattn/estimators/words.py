@@ -96,7 +96,7 @@ def summary(estimator: "GroupEstimator") -> str:
             if mine:
                 lines.append(f"  {f'Member {member}: ' if several > 1 else ''}{_fit_words(mine)}")
     if schema.standardiser is not None and not schema.standardiser.is_identity:
-        ways = zip(schema.roles.of("value"), schema.standardiser.how, strict=True)
+        ways = zip(schema.roles.of("value"), schema.standardiser.methods, strict=True)
         lines.append("Standardised: " + ", ".join(f"{name} ({how})" for name, how in ways if how != "none") + ".")
     if schema.lags:
         lines.append(f"Sees {schema.lags} earlier time step{'s' if schema.lags > 1 else ''}.")
