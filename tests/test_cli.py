@@ -138,13 +138,13 @@ def test_scattered_groups_are_read_at_once(home):
     close(found, library.load(home / "m.efattn").scores(table))
 
 
-def test_a_mistake_in_a_later_piece_says_where_its_rows_are_counted_from(home):
+def test_a_mistake_in_a_later_piece_names_the_row_of_the_table(home):
     table = ratings(seed=3, users=60)
     bad = table.with_columns(pl.when(pl.int_range(pl.len()) == 190).then(9).otherwise("rating").alias("rating"))
     bad.write_csv(home / "late.csv")
     told = forked("score", "m.efattn", "late.csv", "--piece-size", "0.005", cwd=home)
     assert told.code == 2
-    assert "Rows are counted from row" in told.err
+    assert "row 190" in told.err
 
 
 def test_recommend(home):

@@ -245,6 +245,13 @@ def test_folds_never_part_a_group() -> None:
             group_folds(frame, **{"group": "g", **bad})  # type: ignore[arg-type]
 
 
+def test_folds_do_not_depend_on_the_order_of_the_table() -> None:
+    frame = many(23).with_row_index("row")
+    other = frame.sample(fraction=1.0, shuffle=True, seed=1)
+    for (_, one), (_, two) in zip(group_folds(frame, "g", 4), group_folds(other, "g", 4), strict=True):
+        assert set(frame["row"].to_numpy()[one]) == set(other["row"].to_numpy()[two])
+
+
 def test_folds_serve_scikit_learn() -> None:
     model_selection = pytest.importorskip("sklearn.model_selection")
     dummy = pytest.importorskip("sklearn.dummy")
@@ -358,8 +365,8 @@ def test_a_field_that_is_selected_or_moved_is_every_field() -> None:
 def test_a_change_in_any_field_changes_the_fingerprint(name: str) -> None:
     table = many().with_columns(pl.lit(1.0).alias(n) for n in "aew").with_columns(t=True, o=pl.int_range(pl.len()) ** 2)
     roles = Roles("g", "i", "y", "a", order="o", exposure="e", weight="w", target="t")
-    groups = Schema.fit_encode(table, roles, clock=True)[1]
-    assert groups.fingerprint() == Schema.fit_encode(table, roles, clock=True)[1].fingerprint()
+    groups = Schema.fit_encode(table, roles, when=True)[1]
+    assert groups.fingerprint() == Schema.fit_encode(table, roles, when=True)[1].fingerprint()
     column = getattr(groups.every, name).copy()
     column.flat[3] = ~column.flat[3] if column.dtype == bool else column.flat[3] + 1
     for changed in (column, column.astype(np.float32)):
@@ -427,7 +434,7 @@ def test_each_column_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
     for verb in ("distinct", "moments", "ranks", "numbers"):
         monkeypatch.setattr(reading, verb, partial(counted, verb, getattr(reading, verb)))
     table = many(o=np.arange(len(many())) ** 2)
-    Schema.fit_encode(table, Roles("g", "i", "y", order="o", time="g"), standardise="item", lags=1, clock="auto")
+    Schema.fit_encode(table, Roles("g", "i", "y", order="o", time="g"), standardise="item", lags=1, when="auto")
     assert seen == dict.fromkeys(["distinct g", "distinct i", "moments g", "moments o", "ranks o", "numbers y"], 1)
 
 

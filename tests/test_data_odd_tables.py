@@ -13,7 +13,7 @@ import polars as pl
 import pyarrow as pa
 from test_data_odd_columns import BASE, DAILY, DAYS, PAGE, ROLES, case, fitted, noted, refused, refuses
 
-from efattn.data import Roles, Schema, Table
+from efattn.data import Roles, Schema, Table, files
 
 
 @case
@@ -86,7 +86,7 @@ def time_kind_changed() -> None:
 @case
 def order_kind_changed() -> None:
     dated = {**DAYS, "at": [datetime.date(2024, 1, d) for d in DAYS["day"]]}
-    schema, _ = Schema.fit_encode(dated, dataclasses.replace(DAILY, order="at"), clock=True)
+    schema, _ = Schema.fit_encode(dated, dataclasses.replace(DAILY, order="at"), when=True)
     refused("'at'", "numbers", "dates", make=lambda: schema.encode({**DAYS, "at": DAYS["day"]}))
 
 
@@ -234,13 +234,56 @@ def zero_weight() -> None:
 @case
 def leading_zeros() -> None:
     assert Table.read(io.StringIO("id,x\n007,1\n12,2\n")).column("id").to_list() == ["007", "12"]
+    late = Table.read(io.StringIO("id,x\n" + "70,1\n" * 300 + "00070,1\n"))
+    assert set(late.column("id")) == {"70", "00070"}
+
+
+@case
+def late_comma() -> None:
+    late = "a;x\n" + "1;2\n" * 300 + "1;2,5\n"
+    assert Table.read(io.StringIO(late)).column("x")[-1] == 2.5
+    assert Table.read(io.StringIO(late + "1.5;1\n")).column("x")[-2] == "2,5"
+
+
+@case
+def aligned_columns() -> None:
+    assert Table.read(io.StringIO(" a    b\n 1    2\n"), separator=" ").column("b").to_list() == [2]
+
+
+@case
+def bad_separator() -> None:
+    refused("'::'", "one character", make=lambda: Table.read(io.StringIO("a::b\n"), separator="::"))
+    refused("'x'", "decimal", make=lambda: Table.read(io.StringIO("a;b\n"), decimal="x"))
+
+
+@case
+def stray_quote() -> None:
+    refused("stray quote in line 2", make=lambda: Table.read(io.StringIO('a,b\n1,5" pipe\n2,x\n')))
+
+
+@case
+def nameless_columns() -> None:
+    assert Table.read(io.StringIO("a,,\n1,2,3\n")).names == ["a", "column_2", "column_3"]
+
+
+@case
+def control_characters() -> None:
+    odd = "us\x1b[2Jer"
+    refused("us\\x1b[2Jer 'u\\x07'", make=lambda: fitted(
+        Roles(odd, "movie", "rating"), **{odd: ["u\x07"] * 5}, movie=[1, 2, 3, 4, 1]
+    ).check_distinct())  # fmt: skip
+
+
+@case
+def bomb() -> None:
+    with mock.patch.object(files, "memory", lambda: 2**16):
+        zipped = gzip.compress(b"a,b\n" + b"1,2\n" * 2**16)
+        refused("GiB of memory", make=lambda: Table.read(io.BytesIO(zipped)))
 
 
 @case
 def no_header() -> None:
-    refused(
-        "1, 2, 3", "efattn.read_file(..., columns=[...])", make=lambda: Table.read(io.StringIO("1\t2\t3\n4\t5\t6\n"))
-    )
+    refused("1, 2, 3", "columns=[...]", make=lambda: Table.read(io.StringIO("1\t2\t3\n4\t5\t6\n")))
     assert Table.read(io.StringIO("1\t2\n3\t4\n"), columns=["a", "b"]).column("a").to_list() == [1, 3]
     assert Table.read(io.StringIO("1\t2\n3\t4\n"), header=True).names == ["1", "2"]
 
@@ -265,6 +308,7 @@ def ragged_line() -> None:
 @case
 def blank_lines() -> None:
     assert Table.read(io.StringIO("a,b\n1,2\n\n3,4\n\n")).column("a").to_list() == [1, 3]
+    assert Table.read(io.StringIO("a\n1\n\n3\n\n")).column("a").to_list() == [1, None, 3]
 
 
 @case

@@ -85,14 +85,14 @@ def test_no_unit_leads_out_of_the_classes(unit):
 def test_it_is_told_where_the_order_is_a_time(at, clock):
     table = timed().with_columns(at=at)
     model = efa().fit(table, **ROLES)
-    assert model.schema_.clock == clock
+    assert model.schema_.when_kind == clock
     assert (model.model_["item"].gaps is not None) == (clock is not None)
     assert any("time between them" in str(note) for note in model.notes_) == (clock is not None)
-    assert efa(gaps=False).fit(table, **ROLES).schema_.clock is None
+    assert efa(gaps=False).fit(table, **ROLES).schema_.when_kind is None
 
 
 def test_rows_in_table_order_have_no_times():
-    assert efa().fit(timed(), group="user", item="movie", order="row").schema_.clock is None
+    assert efa().fit(timed(), group="user", item="movie", order="row").schema_.when_kind is None
     with pytest.raises(DataError, match="pass order="):
         efa(gaps=True).fit(timed(), group="user", item="movie", order="row")
     with pytest.raises(DataError, match="gaps must be 'auto', True or False"):
@@ -101,7 +101,7 @@ def test_rows_in_table_order_have_no_times():
 
 def test_an_order_without_times_is_an_error_where_they_are_asked_for():
     table = timed().with_columns(at=pl.when(pl.int_range(pl.len()) == 3).then(math.inf).otherwise(pl.col("at")))
-    assert efa().fit(table, **ROLES).schema_.clock is None
+    assert efa().fit(table, **ROLES).schema_.when_kind is None
     with pytest.raises(DataError, match=r"finite numbers; column 'at' has inf at row 3"):
         efa(gaps=True).fit(table, **ROLES)
 
@@ -110,7 +110,7 @@ def test_values_are_told_only_if_asked_for():
     table = timed()
     both = {**ROLES, "value": "rating"}
     assert efa().fit(table, **both).model_["rating"].gaps is None
-    assert efa(terms="value").fit(table, **both).schema_.clock is None
+    assert efa(terms="value").fit(table, **both).schema_.when_kind is None
     assert efa(terms=["value"], gaps=True).fit(table, **both).model_["rating"].gaps is not None
 
 
@@ -172,7 +172,7 @@ def test_a_file_keeps_them(tmp_path):
     model.save(tmp_path / "m.efattn")
     again = load(tmp_path / "m.efattn")
     assert again.score(table) == model.score(table)
-    assert again.schema_.clock == "number"
+    assert again.schema_.when_kind == "number"
     assert again.model_["item"].gaps.unit == model.model_["item"].gaps.unit
     assert torch.equal(
         again.recommend(table, k=3)["probability"].to_torch(), model.recommend(table, k=3)["probability"].to_torch()

@@ -16,6 +16,7 @@ _HOMES = {
     "load": "efattn.estimators",
     "from_wide": "efattn.data",
     "group_folds": "efattn.data",
+    "read_baskets": "efattn.data",
     "read_file": "efattn.data",
     "TrainingError": "efattn.errors",
     "simple": "efattn.simple",

@@ -16,7 +16,7 @@ from efattn.errors import DataError
 
 if TYPE_CHECKING:
     from efattn.data import Table
-    from efattn.data.pieces import Pieces
+    from efattn.data.portions import Portions
 
 
 def read(source: str, layout: dict[str, Any]) -> "Table":
@@ -101,12 +101,12 @@ def pieces(
 def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing: str) -> "Iterator[Table]":
     """The table as one piece, or a file larger than `size` MiB in pieces of whole groups. Groups cannot be cut apart
     where the model has none or sees lags, nor where their rows are scattered: then it is read whole."""
-    from efattn.data.pieces import Pieces
+    from efattn.data.portions import Portions
 
     roles, lags = model.schema.roles, model.schema.lags
     cut = None
     if source != "-" and not options.get("baskets") and Path(source).is_file():  # no pipe, which is read once
-        cut = Pieces(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
+        cut = Portions(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
     if cut is None or not roles.of("group") or lags or not cut.worthwhile:
         with _working(doing):
             yield read(source, options)
@@ -127,7 +127,7 @@ def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing
             bar.advance(task, taken)
 
 
-def _check_memory(cut: "Pieces") -> None:
+def _check_memory(cut: "Portions") -> None:
     """A DataError for a table that will not fit, and cannot be cut."""
     try:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

@@ -1,10 +1,13 @@
-"""From a table to padded batches of groups. Each name loads its module when it is first used: reading a table needs no
-torch."""
+"""From a table to padded batches of groups.
+
+Each name below loads its module when it is first used: files and tables can be looked at without torch.
+"""
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from efattn.data.baskets import read_baskets
     from efattn.data.batch import Batch
     from efattn.data.files import read_file
     from efattn.data.folds import group_folds
@@ -16,19 +19,6 @@ if TYPE_CHECKING:
     from efattn.data.table import Table, from_wide
     from efattn.data.vocabulary import Vocabulary
 
-_HOMES = {
-    "Batch": "batch",
-    "Groups": "groups",
-    "Names": "names",
-    "Roles": "roles",
-    "Schema": "schema",
-    "Standardiser": "standardiser",
-    "Table": "table",
-    "Vocabulary": "vocabulary",
-    "from_wide": "table",
-    "group_folds": "folds",
-    "read_file": "files",
-}
 __all__ = [
     "Batch",
     "Groups",
@@ -40,11 +30,18 @@ __all__ = [
     "Vocabulary",
     "from_wide",
     "group_folds",
+    "read_baskets",
     "read_file",
 ]
 
+_HOMES = {"from_wide": "table", "group_folds": "folds", "read_baskets": "baskets", "read_file": "files"}
+
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'efattn.data' has no attribute {name!r}")
-    return getattr(importlib.import_module(f"efattn.data.{_HOMES[name]}"), name)
+    return getattr(importlib.import_module(f"efattn.data.{_HOMES.get(name, name.lower())}"), name)
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *__all__]

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
 
 Notes = list[Note]
 
-LARGEST = 1e30  # single precision ends at 3e38; what lies beyond this is a fill value more often than a number
+# Single precision ends at 3e38, and squares at 2e19. Values are standardised first, and checked again after that.
+LARGEST = {"attributes": 1e19}
+OTHERWISE = 1e30
 SMALLEST = float(np.finfo(np.float32).tiny)  # below it single precision has no more positive numbers to rely on
 
 _ABSENT = ["", "na", "n/a", "nan", "null", "none"]  # as text in a column of numbers
@@ -44,8 +46,8 @@ def numbers(
     complete: bool = False,
     first: int = 0,
 ) -> np.ndarray:
-    """float64; infinities and numbers past `LARGEST` are refused, and so are nulls where the column must be
-    `complete`."""
+    """float64; infinities and numbers that single precision cannot hold are refused, and so are nulls where the column
+    must be `complete`."""
     import polars as pl
 
     s = plain(column)
@@ -182,7 +184,8 @@ def refuse_nulls(s: "pl.Series", role: str, null: np.ndarray | None = None, *, f
 
 
 def _refuse_huge(y: np.ndarray, name: str, role: str, first: int) -> None:
-    huge = np.abs(y) > LARGEST
+    largest = LARGEST.get(role, OTHERWISE)
+    huge = np.abs(y) > largest
     if not huge.any():
         return
     row = int(np.flatnonzero(huge)[0])
@@ -192,7 +195,7 @@ def _refuse_huge(y: np.ndarray, name: str, role: str, first: int) -> None:
         code = option("missing", entry)
         remedy = f"If it stands for a missing value, pass {code}; else " if role == "value" else "Mend it, or "
         remedy += "divide the column by a larger unit."
-    bound = "finite numbers" if np.isinf(entry) else f"numbers up to {LARGEST:g} in size"
+    bound = "finite numbers" if np.isinf(entry) else f"numbers up to {largest:g} in size"
     raise DataError(f"The role {role} needs {bound}; {where}. {remedy}", column=name, row=first + row)
 
 

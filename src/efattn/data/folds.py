@@ -16,8 +16,8 @@ def group_folds(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """(train rows, test rows) for each fold, as scikit-learn's `cv=` takes them.
 
-    `GridSearchCV(model, grid, cv=group_folds(table, "user"))`. Each group is in the test rows of one fold. seed=None:
-    groups in the order of the table instead of at random.
+    `GridSearchCV(model, grid, cv=group_folds(table, "user"))`. Each group is in the test rows of one fold, which does
+    not depend on the order of the table. seed=None: groups in the order of the table instead of at random.
     """
     if isinstance(source, Groups):
         row, number, count = source.rows, source.group, len(source)
@@ -26,7 +26,7 @@ def group_folds(
         names = [group] if isinstance(group, str) else list(group or ())
         if not names:
             raise DataError("group_folds needs the group column: group_folds(table, 'user').", option="group")
-        number, labels = distinct(table.columns(names, "group"), "group", len(table))
+        number, labels = distinct(table.columns(names, "group"), "group", len(table), sort=seed is not None)
         if (number < 0).any():
             at = int(np.flatnonzero(number < 0)[0])
             raise DataError(

@@ -121,7 +121,7 @@ class Groups:
         return self._part(self.every.when)
 
     @property
-    def steps(self) -> np.ndarray:
+    def times_between(self) -> np.ndarray:
         """The times between rows of a group that follow each other, where the order is a time."""
         when, group = self.when, self.group
         return np.zeros(0) if when is None else np.diff(when)[np.diff(group) == 0]

@@ -17,7 +17,7 @@ from efattn.data.lags import infer_step, lagged_groups, step_words
 from efattn.data.reading import Levels, Reading
 from efattn.data.roles import SEVERAL, SINGLE, Roles
 from efattn.data.sorting import RowOrder
-from efattn.data.standardiser import Standardiser, ways
+from efattn.data.standardiser import Standardiser, column_methods
 from efattn.data.table import Table
 from efattn.data.vocabulary import Vocabulary
 from efattn.errors import DataError, Note, option
@@ -28,8 +28,8 @@ SQUARES = 1e18  # what a model sees is squared in single precision, which ends a
 @final
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """`step`: of `lags`, in microseconds where time_kind is "instant". `clock`: where the order column says when a row
-    was, "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`)."""
+    """`step`: of `lags`, in microseconds where time_kind is "instant". `when_kind`: where the order column
+    says when a row was, "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`)."""
 
     roles: Roles
     vocabulary: Vocabulary | None = None
@@ -38,7 +38,7 @@ class Schema:
     step: float | int | None = None
     time_kind: str | None = None
     max_length: int | None = None
-    clock: str | None = None
+    when_kind: str | None = None
     levels: Levels = field(default_factory=dict)
 
     @classmethod
@@ -63,14 +63,14 @@ class Schema:
         standardise: str | Sequence[str] | Mapping[str, str] | None = None,
         lags: int = 0,
         max_length: int | None = None,
-        clock: bool | Literal["auto"] = False,
+        when: bool | Literal["auto"] = False,
     ) -> tuple["Schema", Groups]:
         """The schema and, at no further cost, the groups of the same table, values in its own units and sorted as
-        `encode` does with sort. standardise: None to leave that to `fit_standardiser`. clock: whether the order column
+        `encode` does with sort. standardise: None to leave that to `fit_standardiser`. when: whether the order column
         says when a row was; "auto" if it holds times or numbers at uneven steps."""
         source = Table.read(table)
         _check_sizes(roles, lags, max_length)
-        how = None if standardise is None else ways(standardise, roles.of("value"), bool(roles.item))
+        methods = None if standardise is None else column_methods(standardise, roles.of("value"), bool(roles.item))
         for role in (*SEVERAL, *SINGLE):
             source.require(roles.of(role), role)
         if not len(source):
@@ -80,21 +80,21 @@ class Schema:
         if lags:
             time, series, kind = reading.group_times
             schema = replace(schema, step=infer_step(time, series), time_kind=kind)
-        if clock and (clock != "auto" or roles.item):
-            schema = schema._with_clock(reading, sure=clock != "auto")
+        if when and (when != "auto" or roles.item):
+            schema = schema._with_when(reading, sure=when != "auto")
         groups = schema._encode(reading)
-        if schema.clock is not None and clock == "auto" and not uneven(groups.steps):
-            schema, groups = replace(schema, clock=None), replace(groups, every=replace(groups.every, when=None))
+        if schema.when_kind is not None and when == "auto" and not uneven(groups.times_between):
+            schema, groups = replace(schema, when_kind=None), replace(groups, every=replace(groups.every, when=None))
         schema._refuse_empty(groups)
-        return (schema if how is None else schema.fit_standardiser(groups, how)), groups
+        return (schema if methods is None else schema.fit_standardiser(groups, methods)), groups
 
     def fit_standardiser(self, groups: Groups, standardise: str | Sequence[str] | Mapping[str, str]) -> "Schema":
         """The same with centres and scales from these groups, for instance the training part only."""
         if groups.value is None:
             return self
-        how = ways(standardise, self.roles.of("value"), bool(self.roles.item))
+        methods = column_methods(standardise, self.roles.of("value"), bool(self.roles.item))
         self._refuse_empty(groups)
-        fitted = Standardiser.fit(groups.value, how, groups.item, len(self.vocabulary) if self.vocabulary else 0)
+        fitted = Standardiser.fit(groups.value, methods, groups.item, len(self.vocabulary) if self.vocabulary else 0)
         return replace(self, standardiser=fitted)
 
     def _refuse_empty(self, groups: Groups) -> None:
@@ -189,7 +189,7 @@ class Schema:
 
     def to_json(self) -> dict[str, Any]:
         saved: dict[str, Any] = {"roles": self.roles.to_json(), "lags": self.lags, "step": self.step}
-        saved |= {"time_kind": self.time_kind, "max_length": self.max_length, "clock": self.clock}
+        saved |= {"time_kind": self.time_kind, "max_length": self.max_length, "clock": self.when_kind}
         saved["levels"] = {name: list(levels) for name, levels in self.levels.items()}
         saved["vocabulary"] = None if self.vocabulary is None else self.vocabulary.to_json()
         saved["standardiser"] = None if self.standardiser is None else self.standardiser.to_json()
@@ -209,7 +209,7 @@ class Schema:
             return None if saved[name] is None else kind.from_saved(saved[name], mine)
 
         plain = {name: saved[name] for name in ("lags", "step", "time_kind", "max_length")}
-        plain["clock"] = saved.get("clock")  # older files have neither
+        plain["when_kind"] = saved.get("clock")  # older files have neither
         plain["levels"] = {name: tuple(levels) for name, levels in saved.get("levels", {}).items()}
         roles = Roles.from_json(saved["roles"])
         return cls(roles, part(Vocabulary, "vocabulary"), part(Standardiser, "standardiser"), **plain)
@@ -223,13 +223,13 @@ class Schema:
             "exposure": reading.exposure(),
             "weight": reading.weight(),
             "target": reading.target(),
-            "when": None if self.clock is None else self._when(reading),
+            "when": None if self.when_kind is None else self._when(reading),
         }
 
-    def _with_clock(self, reading: Reading, sure: bool) -> "Schema":
+    def _with_when(self, reading: Reading, sure: bool) -> "Schema":
         """With the kind of the order column; sure: an error where it is no time, instead of none."""
         try:
-            return replace(self, clock=reading.when[1])
+            return replace(self, when_kind=reading.when[1])
         except DataError:
             if sure:
                 raise
@@ -237,7 +237,7 @@ class Schema:
 
     def _when(self, reading: Reading) -> np.ndarray:
         time, kind = reading.when
-        if kind != self.clock and len(time):
+        if kind != self.when_kind and len(time):
             raise _other_kind(self.roles.of("order")[0], "order", kind)
         return time.astype(np.float64)
 
@@ -297,10 +297,10 @@ def _contents(columns: Mapping[str, np.ndarray | None]) -> list[np.ndarray]:
     return [part for x in columns.values() if x is not None for part in (x.T if x.ndim == 2 else (x,))]
 
 
-def uneven(steps: np.ndarray) -> bool:
+def uneven(between: np.ndarray) -> bool:
     """Whether rows follow each other now sooner, now later, as times do and ranks do not."""
-    steps = steps[steps > 0]
-    return bool(len(steps)) and bool((steps != steps[0]).any())
+    between = between[between > 0]
+    return bool(len(between)) and bool((between != between[0]).any())
 
 
 def _other_kind(name: str, role: str, kind: str) -> DataError:

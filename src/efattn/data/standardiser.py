@@ -15,7 +15,7 @@ import numpy as np
 
 from efattn.errors import DataError, option
 
-How = Literal["none", "global", "item"]
+Method = Literal["none", "global", "item"]
 
 
 @final
@@ -24,36 +24,36 @@ class Standardiser:
     """centre, scale: (columns,); item_centre: (D + 1, columns), its last row for the unknown item, where any column is
     centred by item."""
 
-    how: tuple[How, ...]
+    methods: tuple[Method, ...]
     centre: np.ndarray
     scale: np.ndarray
     item_centre: np.ndarray | None = None
 
     @classmethod
     def fit(
-        cls, value: np.ndarray, how: Sequence[How], item: np.ndarray | None = None, items: int = 0
+        cls, value: np.ndarray, methods: Sequence[Method], item: np.ndarray | None = None, items: int = 0
     ) -> "Standardiser":
         """value: (row, column), NaN where missing; item: (row,), numbers below `items`, or `items` for unknown."""
         columns = value.shape[1]
         centre, scale = np.zeros(columns), np.ones(columns)
-        by_item = np.zeros((items + 1, columns)) if "item" in how else None
-        for c, way in enumerate(how):
+        by_item = np.zeros((items + 1, columns)) if "item" in methods else None
+        for c, method in enumerate(methods):
             seen = ~np.isnan(value[:, c])
             y = value[seen, c]
-            if way == "none" or not len(y):
+            if method == "none" or not len(y):
                 continue
             centre[c] = y.mean()
             rest = y - centre[c]
-            if way == "item" and item is not None and by_item is not None:
+            if method == "item" and item is not None and by_item is not None:
                 shift = _item_shifts(rest, item[seen], items)
                 by_item[:, c] = centre[c] + shift
                 rest = rest - shift[item[seen]]
             scale[c] = _spread(rest, np.abs(y).max())
-        return cls(tuple(how), centre, scale, by_item)
+        return cls(tuple(methods), centre, scale, by_item)
 
     @property
     def is_identity(self) -> bool:
-        return all(way == "none" for way in self.how)
+        return all(method == "none" for method in self.methods)
 
     def apply(self, value: np.ndarray, item: np.ndarray | None = None) -> np.ndarray:
         """(..., row, column) in the table's units -> standardised."""
@@ -75,7 +75,7 @@ class Standardiser:
         """The standardiser of some of the columns, for a term that models only those."""
         index = np.asarray(columns, dtype=np.int64)
         by_item = None if self.item_centre is None else self.item_centre[:, index]
-        return Standardiser(tuple(self.how[c] for c in index), self.centre[index], self.scale[index], by_item)
+        return Standardiser(tuple(self.methods[c] for c in index), self.centre[index], self.scale[index], by_item)
 
     def extended(self, items: int) -> "Standardiser":
         """For a vocabulary that has grown: new items are centred as unknown ones were."""
@@ -85,7 +85,7 @@ class Standardiser:
         return replace(self, item_centre=np.concatenate((old, np.repeat(unknown, items + 1 - len(old), axis=0))))
 
     def to_json(self) -> dict[str, Any]:
-        return {"how": list(self.how), "centre": self.centre.tolist(), "scale": self.scale.tolist()}
+        return {"how": list(self.methods), "centre": self.centre.tolist(), "scale": self.scale.tolist()}
 
     def arrays(self) -> dict[str, np.ndarray]:
         return {} if self.item_centre is None else {"item_centre": self.item_centre}
@@ -100,13 +100,13 @@ class Standardiser:
             return self.centre
         if item is None:
             raise DataError("Values are centred by item: the item of each row is needed.")
-        by_item = np.array([way == "item" for way in self.how])
+        by_item = np.array([method == "item" for method in self.methods])
         return np.where(by_item, self.item_centre[item], self.centre)
 
 
-def ways(
+def column_methods(
     standardise: str | Sequence[str] | Mapping[str, str], values: Sequence[str], has_item: bool
-) -> tuple[How, ...]:
+) -> tuple[Method, ...]:
     """One of none, global, item for each value column."""
     if isinstance(standardise, Mapping):
         extra = [name for name in standardise if name not in values]
@@ -116,7 +116,7 @@ def ways(
         given = [standardise.get(name, "none") for name in values]
     else:
         given = [standardise] * len(values) if isinstance(standardise, str) else list(standardise)
-    if len(given) != len(values) or any(way not in get_args(How) for way in given):
+    if len(given) != len(values) or any(method not in get_args(Method) for method in given):
         raise DataError(
             f"standardise takes 'none', 'global' or 'item', one or one per value column; found {standardise!r}.",
             option="standardise",

@@ -42,8 +42,10 @@ class Table:
         decimal: str | None = None,
         header: bool | None = None,
         encoding: str | None = None,
+        first_row: int = 0,
     ) -> "Table":
-        """only: the columns to load of a file or a lazy frame; the other options are for files (`files.read_file`)."""
+        """only: the columns to load of a file or a lazy frame; first_row: the number of the first row, of a portion;
+        the other options are for files (`files.read_file`)."""
         if isinstance(source, Table):
             return source
         options = {
@@ -54,12 +56,14 @@ class Table:
             "encoding": encoding,
         }
         if isinstance(source, (str, Path)) or (hasattr(source, "read") and not hasattr(source, "schema")):
-            return cls(_narwhals(read_file(source, only=only, **options)))  # type: ignore[arg-type]
+            return cls(_narwhals(read_file(source, only=only, **options)), first_row=first_row)  # type: ignore[arg-type]
         given = [name for name, asked in options.items() if asked is not None]
         if given:
             kind = type(source).__name__
             raise DataError(f"{given[0]}= is for files; found {kind}. Leave it out.", option=given[0])
-        return cls._of_frame(source, only)
+        table = cls._of_frame(source, only)
+        table.first_row = first_row
+        return table
 
     @classmethod
     def _of_frame(cls, source: Any, only: Sequence[str] | None) -> "Table":

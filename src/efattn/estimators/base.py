@@ -58,7 +58,7 @@ class GroupEstimator(BaseEstimator, ABC):
 
     @abstractmethod
     def _sizes(self) -> dict[str, Any]:
-        """lags, max_length and clock, for the schema."""
+        """lags, max_length and when, for the schema."""
 
     def fit(
         self,

@@ -101,14 +101,14 @@ def prepare(
     seed: int,
     sizes: Mapping[str, Any],
 ) -> Blueprint:
-    """sizes: lags, max_length and clock, for the schema."""
+    """sizes: lags, max_length and when, for the schema."""
     schema, groups = Schema.fit_encode(table, roles, **sizes)
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
     _refuse_wide(groups, roles)
-    if schema.clock is not None:
+    if schema.when_kind is not None:
         text = f"Column {roles.order!r} says when rows were: attention knows the time between them."
-        notes.append(Note("clock", text, column=roles.order))
+        notes.append(Note("times", text, column=roles.order))
     product: Product | None = None
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:

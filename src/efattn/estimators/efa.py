@@ -24,7 +24,7 @@ class EFA(EFAOptions, GroupEstimator):  # type: ignore[misc]
     def _sizes(self) -> dict[str, Any]:
         of_items = self.terms is None or "item" in self.terms
         asked = self.gaps if self.gaps != "auto" or of_items else False
-        return {"lags": self.lags, "max_length": self.max_length, "clock": asked}
+        return {"lags": self.lags, "max_length": self.max_length, "when": asked}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         found: dict[str, Conditionals] = {}
@@ -64,11 +64,11 @@ class EFA(EFAOptions, GroupEstimator):  # type: ignore[misc]
         return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps)
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
-        if blueprint.schema.clock is None:
+        if blueprint.schema.when_kind is None:
             return None
         gaps = Gaps()
         if blueprint.train is not None:
-            gaps.fit(blueprint.train.steps)
+            gaps.fit(blueprint.train.times_between)
         return gaps
 
     def _stack(self, few: bool = False, gaps: bool = False) -> Stack:

@@ -38,19 +38,19 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
     wrong |= estimator.context == "past" and not schema.roles.ordered
     wrong |= not _count(about["longest"], 1)
     if fitted is not None:
-        wrong |= not len(fitted.how) == len(fitted.centre) == len(fitted.scale) == len(values)
+        wrong |= not len(fitted.methods) == len(fitted.centre) == len(fitted.scale) == len(values)
         wrong |= not bool((fitted.scale > 0).all())
         by_item, known = fitted.item_centre, 0 if items is None else len(items)
-        wrong |= ("item" in fitted.how) != (by_item is not None)
+        wrong |= ("item" in fitted.methods) != (by_item is not None)
         wrong |= by_item is not None and by_item.shape != (known + 1, len(values))
     if wrong:
         raise DataError("its columns, items and values do not belong together")
-    sizes_ = {"lags": 0, "max_length": None, "clock": False, **estimator._sizes()}
-    told = schema.clock is not None
-    asked = told if sizes_["clock"] == "auto" else sizes_["clock"]
+    sizes_ = {"lags": 0, "max_length": None, "when": False, **estimator._sizes()}
+    told = schema.when_kind is not None
+    asked = told if sizes_["when"] == "auto" else sizes_["when"]
     if (sizes_["lags"], sizes_["max_length"], asked) != (schema.lags, schema.max_length, told):
         raise DataError("lags, max_length or gaps are not those of the columns")
-    if told and (schema.clock not in ("instant", "number") or not schema.roles.of("order")):
+    if told and (schema.when_kind not in ("instant", "number") or not schema.roles.of("order")):
         raise DataError("the order column is of no known kind")
 
 

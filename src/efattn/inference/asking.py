@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import NamedTuple
 
 from efattn.data import Groups, Table
-from efattn.errors import DataError, EfattnWarning, Note
+from efattn.errors import EfattnWarning, Note
 from efattn.inference.fitted import Fitted
 
 log = logging.getLogger("efattn")
@@ -39,26 +39,13 @@ def encoded(
 ) -> Iterator[Asked]:
     """need: which of the columns that may be absent must be there; items: whether they are asked about."""
     heard: list[list[Note]] = []
-    first = 0
     for table in tables:
-        try:
-            groups = fitted.schema.encode(table, need=need)
-            fitted.check(groups, items=items)
-        except DataError as error:
-            raise _counted_from(error, first) from error
+        groups = fitted.schema.encode(table, need=need)
+        fitted.check(groups, items=items)
         heard.append(groups.notes)
         yield Asked(table, groups)
-        first += len(table)
     for note in _worth_telling(heard):
         tell(note)
-
-
-def _counted_from(error: DataError, first: int) -> DataError:
-    if not first:
-        return error
-    row = None if error.row is None else error.row + first
-    text = f"{error.text} Rows are counted from row {first} of the table."
-    return DataError(text, column=error.column, row=row, option=error.option)
 
 
 def _worth_telling(heard: list[list[Note]]) -> list[Note]:

@@ -18,7 +18,7 @@ def summary(fitted: Fitted) -> str:
     for name in fitted.names:
         lines += _term_lines(fitted, name)
     if schema.standardiser is not None and not schema.standardiser.is_identity:
-        ways = zip(schema.roles.of("value"), schema.standardiser.how, strict=True)
+        ways = zip(schema.roles.of("value"), schema.standardiser.methods, strict=True)
         inside = ", ".join(f"{name} ({how})" for name, how in ways if how != "none")
         lines += [f"Standardised inside: {inside}."] if inside else []
     if schema.lags:
