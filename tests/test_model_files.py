@@ -241,7 +241,6 @@ LIES = {
     "no vocabulary": edited("schema", "vocabulary", to=None),
     "no roles": edited("schema", "roles", to={}),
     "another scale": edited("schema", "standardiser", "scale", to=[1.0, 2.0]),
-    "a deep one": edited("parameters", "terms", to=json.loads("[" * 40 + "]" * 40)),
     **{f"without {key}": without(key) for key in ("estimator", "parameters", "schema", "family", "terms", "history")},
     "a missing tensor": tensor("vectors.weight", lambda x: None),
     "another shape": tensor("vectors.weight", lambda x: x[:-1]),

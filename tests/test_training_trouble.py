@@ -61,16 +61,18 @@ def test_rows_that_no_rate_could_cope_with_are_named(column, where):
     train, held = (extreme, None) if where == "trained on" else (table, extreme)
     with pytest.raises((TrainingError, DataError)) as told:
         efa(family=family, terms="value").fit(train, group="user", item="movie", validation=held, **roles)
-    assert (told.value.column, told.value.row) == (column, 20)
+    assert told.value.column == column
+    assert "row 20" in str(told.value)
     assert "rate" not in str(told.value)
     if isinstance(told.value, TrainingError):  # what a table is refused for has words of its own
         assert f"column {column!r} at row 20 (user 'u" in str(told.value)
+        assert told.value.row == 20
         assert re.search(why, str(told.value))
 
 
 def test_a_rate_that_is_too_high_names_no_row_as_extreme():
     wild = Training(epochs=2, rate=1e30, clip=None, warmup=0.0, device="cpu", tokens=64)
-    with pytest.raises(TrainingError, match=r"NaN or infinity.*Try a lower rate, rate=1e\+29") as told:
+    with pytest.raises(TrainingError, match=r"NaN or infinity.*Try a lower rate, Training\(rate=1e\+29") as told:
         efa(training=wild).fit(TABLE, **ROLES)
     assert told.value.option == "rate"
 
@@ -91,8 +93,8 @@ def test_a_group_that_is_too_long_is_refused_before_training(monkeypatch):
 
 
 def test_a_network_that_is_too_large_is_refused_before_it_is_built(monkeypatch):
-    with pytest.raises(DataError, match=r"takes .* GiB of memory for its weights alone.*smaller width="):
-        efa(width=2_000_000, heads=2).fit(TABLE, **ROLES, callbacks=pytest.fail)
+    with pytest.raises(DataError, match=r"takes .* GiB of memory for its weights alone.*smaller width"):
+        efa(width=60_000, heads=2).fit(TABLE, **ROLES, callbacks=pytest.fail)
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ tensors: model.*, member.1.*, ..., schema.*, companion.<term>.<number>.*
 """
 
 import contextlib
+import os
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ from efattn.training import Training
 
 def save(fitted: Fitted, path: str | Path) -> None:
     """One file, *.efattn, there whole or not at all."""
-    if not isinstance(path, str | Path) or not str(path) or Path(path).is_dir():
+    if not isinstance(path, str | Path) or not str(path) or os.path.isdir(path):  # which takes any name
         raise ModelFileError(f"A model is saved to a file, such as 'model.efattn'; found {str(path)!r}.")
     about: dict[str, Any] = {
         "version": __version__,

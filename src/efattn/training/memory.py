@@ -16,7 +16,7 @@ from typing import NamedTuple
 import torch
 
 from efattn.data import Groups
-from efattn.errors import DataError, TrainingError, option
+from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Model, Term
 
 SIGNS = ("allocate", "out of memory", "not enough memory", "size calculation overflowed")  # as torch puts it
@@ -46,7 +46,7 @@ def check(model: Model, data: Groups, draws: int | None, tokens: int, device: to
     if weights > there:
         raise DataError(
             f"Training this network takes {_size(weights)} of memory for its weights alone, and there are "
-            f"{_size(there)}. A smaller {option('width')} or fewer {option('layers')} would do.",
+            f"{_size(there)}. A smaller {named('width')} or fewer {named('layers')} would do.",
             option="width",
         )
     pair = max((per_pair(model[name]) for name in model.terms), default=0)
@@ -97,10 +97,11 @@ def _remedies(rows: int, pair: int, there: float, draws: int | None, tokens: int
     fits = max(int(math.sqrt(max(there, 0) / 2 / max(pair, 1))), 10)
     fits -= fits % 10 ** (len(str(fits)) - 1)  # one digit is enough
     fewer = 64 if draws is None else max(draws // 4, 1)
-    less = f"take fewer rows at a time with {option('tokens', tokens // 4)}, " if rows < tokens // 4 else ""
+    tokens //= 4
+    less = f"take fewer rows at a time with {option('tokens', tokens, of='Training')}, " if rows < tokens else ""
     return (
-        f"Choose a smaller {option('width')}, {less}cut long groups with {option('max_length', min(fits, rows))}, or "
-        f"score fewer targets at a time with {option('draws', fewer)}."
+        f"Choose a smaller {named('width')}, {less}cut long groups with {option('max_length', min(fits, rows))}, or "
+        f"score fewer targets at a time with {option('draws', fewer, of='Training')}."
     )
 
 
