@@ -276,7 +276,7 @@ def control_characters() -> None:
 
 @case
 def bomb() -> None:
-    with mock.patch.object(files, "memory", lambda: 2**16):
+    with mock.patch.object(files, "memory", return_value=2**16):
         zipped = gzip.compress(b"a,b\n" + b"1,2\n" * 2**16)
         refused("GiB of memory", make=lambda: Table.read(io.BytesIO(zipped)))
 

@@ -188,7 +188,7 @@ def test_going_on_keeps_the_unit():
 
 def test_pieces_of_long_groups_have_their_times():
     table = timed()
-    groups = Schema.fit_encode(table, Roles("user", "movie", order="at"), max_length=3, clock=True)[1]
+    groups = Schema.fit_encode(table, Roles("user", "movie", order="at"), max_length=3, when=True)[1]
     assert groups.when is not None
     at = table["at"].cast(pl.Float64).to_torch()
     for batch in groups.batches(64):

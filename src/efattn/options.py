@@ -228,12 +228,23 @@ def check_model(chosen: Any) -> None:
     check(chosen)
     if chosen.training is not None and not isinstance(chosen.training, Training):
         raise DataError(f"training is an efattn.Training(...) or None; found {chosen.training!r}.", option="training")
+    check_terms(getattr(chosen, "terms", None))
     heads = getattr(chosen, "heads", 1)
     if getattr(chosen, "width", 0) % heads:
         raise DataError(
             f"{option('width', chosen.width)} is not a multiple of {option('heads', heads)}. Choose one that is.",
             option="width",
         )
+
+
+def check_terms(terms: Any) -> None:
+    """A DataError for what is neither of the terms that there are."""
+    several = [] if terms is None else [terms] if isinstance(terms, str) else terms
+    if not isinstance(several, list | tuple):
+        raise DataError(f"terms are 'item', 'value' or both in a list; found {terms!r}.", option="terms")
+    for term in several:
+        if term not in ("item", "value"):
+            raise DataError(f"terms are 'item', 'value' or both in a list; found {term!r}.", option="terms")
 
 
 # what fit is told about the table

@@ -39,7 +39,7 @@ def look(source: str, layout: dict[str, Any]) -> None:
     path = Path(_path(source))
     if not path.exists() or path.is_dir():
         files.read_file(source)  # which says what is there instead
-    elif path.is_file() and hasattr(files, "header") and not layout.get("baskets"):
+    elif path.is_file() and not layout.get("baskets"):
         files.header(path, **layout)
 
 

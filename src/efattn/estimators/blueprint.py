@@ -16,6 +16,7 @@ from efattn.families import Categorical, Family, Product
 from efattn.inference import Fitted
 from efattn.models.scoring import ItemSupport
 from efattn.network import Context
+from efattn.options import check_terms
 from efattn.simple import Setting
 
 LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: single precision has none between 2^24s
@@ -188,12 +189,9 @@ def _refuse_wide(groups: Groups, roles: Roles) -> None:
 def named_terms(asked: Any, roles: Roles, items: int, notes: list[Note]) -> tuple[str, ...]:
     """Which of "item" and "value" are modelled; what there is no choice about is left out with a note."""
     known = tuple(role for role in ("item", "value") if roles.of(role))
-    if asked is not None and not isinstance(asked, str | tuple | list):
-        raise DataError(f"terms are 'item', 'value' or both in a list; found {asked!r}.", option="terms")
+    check_terms(asked)
     chosen = known if asked is None else (asked,) if isinstance(asked, str) else tuple(asked)
     for term in chosen:
-        if term not in ("item", "value"):
-            raise DataError(f"terms are 'item', 'value' or both in a list; found {term!r}.", option="terms")
         if term not in known:
             remedy = f"Pass {option(term)}, or other terms."
             raise DataError(f"{option('terms', asked)}: there is no {term} column to model. {remedy}", option="terms")
