@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from efattn.network import Sight, Stack
+from efattn.network import Stack, Visibility
 from efattn.network.conditionals import folded, formed, literal, two_streams
 from efattn.network.stack import Inputs
 
@@ -18,26 +18,26 @@ WIDTH = 8
 def problem(
     seed, context="others", *, lengths=(6, 1, 4, 2), lags=0, pairs=False, hidden=0.0, own=True, width=WIDTH, gaps=0
 ):
-    """Content, masked forms and sight of a ragged batch, in float64."""
+    """Content, masked forms and visibility of a ragged batch, in float64."""
     torch.manual_seed(seed)
     batch, length = len(lengths), max(lengths)
     exists = torch.arange(length + lags) < torch.tensor(lengths)[:, None]
     exists[:, length:] = torch.rand(batch, lags) < 0.7
     allowed = torch.rand(batch, length + lags, length + lags) < 0.6 if pairs else None
     gap = torch.randint(gaps, (batch, length + lags, length + lags)) if gaps else None
-    sight = Sight.of(context, exists, length, pairs=allowed, own=own, gap=gap)
-    sight = sight.without(torch.rand(exists.shape) < hidden)
+    visibility = Visibility.of(context, exists, length, pairs=allowed, own=own, gap=gap)
+    visibility = visibility.without(torch.rand(exists.shape) < hidden)
     content = torch.randn(batch, length + lags, width, dtype=torch.float64, requires_grad=True)
     masked = torch.randn(batch, length, width, dtype=torch.float64, requires_grad=True)
     missing = (torch.rand(batch, length) < 0.2)[..., None]  # a missing value stands in the context as its masked form
     content = torch.cat((torch.where(missing, masked, content[:, :length]), content[:, length:]), 1)
     content, masked = content.detach().requires_grad_(), masked.detach().requires_grad_()
-    return content, masked, sight, exists[:, :length]
+    return content, masked, visibility, exists[:, :length]
 
 
-def values_and_gradients(stack, content, masked, sight, real, path=None, seed=7):
+def values_and_gradients(stack, content, masked, visibility, real, path=None, seed=7):
     torch.manual_seed(seed)  # the same dropout for every path
-    out = stack(content, masked, sight, path=path)
+    out = stack(content, masked, visibility, path=path)
     out = out[real]
     pull = torch.randn(out.shape, dtype=out.dtype, generator=torch.Generator().manual_seed(0))
     leaves = [content, masked, *stack.parameters()]
@@ -45,9 +45,9 @@ def values_and_gradients(stack, content, masked, sight, real, path=None, seed=7)
     return out, [torch.zeros_like(x) if g is None else g for x, g in zip(leaves, grads, strict=True)]
 
 
-def assert_same(stack, content, masked, sight, real, path=None, tolerance=1e-10):
-    expected, expected_grads = values_and_gradients(stack, content, masked, sight, real, literal)
-    found, found_grads = values_and_gradients(stack, content, masked, sight, real, path)
+def assert_same(stack, content, masked, visibility, real, path=None, tolerance=1e-10):
+    expected, expected_grads = values_and_gradients(stack, content, masked, visibility, real, literal)
+    found, found_grads = values_and_gradients(stack, content, masked, visibility, real, path)
     assert (found - expected).abs().max() <= tolerance * expected.abs().max()
     largest = max(g.abs().max() for g in expected_grads)
     for a, b in zip(expected_grads, found_grads, strict=True):
@@ -120,12 +120,12 @@ def test_formed_copies_equal_the_literal_form(layers, norm, feed_forward):
 
 def test_the_stack_chooses_the_cheapest_exact_path():
     def chosen(context, layers, **extra):
-        content, masked, sight, _ = problem(0, context)
+        content, masked, visibility, _ = problem(0, context)
         stack = Stack(WIDTH, layers, 2, **extra).double()
         called = []
         original = stack.choose
         stack.choose = lambda inputs: called.append(original(inputs)) or called[0]
-        stack(content, masked, sight)
+        stack(content, masked, visibility)
         return called[0]
 
     assert chosen("past", 4, feed_forward=8, norm="pre") is two_streams
@@ -141,8 +141,8 @@ def test_a_gpu_builds_the_copies_where_they_are_few():
     """Measured on an H200: 2.4 ms against 9 for 32 groups of 50; 32 against 12 for 1,024 groups."""
     for groups, expected in ((32, literal), (1024, folded)):
         content = torch.empty(groups, 50, 32, device="meta")
-        sight = Sight.of("others", torch.ones(groups, 50, dtype=torch.bool, device="meta"), 50)
-        assert Stack(32).choose(Inputs(content, content, sight, [None, None])) is expected
+        visibility = Visibility.of("others", torch.ones(groups, 50, dtype=torch.bool, device="meta"), 50)
+        assert Stack(32).choose(Inputs(content, content, visibility, [None, None])) is expected
 
 
 SHARP = list(product(["past", "others"], [1, 2, 3], [(None, 0), ("pre", 12), ("post", 12)], [1, 10, 30]))
@@ -152,19 +152,19 @@ SHARP = list(product(["past", "others"], [1, 2, 3], [(None, 0), ("pre", 12), ("p
 def test_sharp_attention_is_as_accurate_as_the_literal_form(context, layers, shape, times):
     for seed in range(3):
         gaps = 4 * (seed == 2)
-        content, masked, sight, real = problem(seed, context, lengths=(12, 7, 1), width=16, gaps=gaps)
+        content, masked, visibility, real = problem(seed, context, lengths=(12, 7, 1), width=16, gaps=gaps)
         stack = Stack(16, layers, 2, norm=shape[0], feed_forward=shape[1], gaps=gaps).double()
         with_gaps_at_work(stack)
         with torch.no_grad():
             for weight in stack.parameters():
                 weight.mul_(times if weight.dim() > 1 else 1)
-        exact = stack(content, masked, sight, path=literal)[real].detach()
+        exact = stack(content, masked, visibility, path=literal)[real].detach()
         scale = exact.abs().max()
         for dtype, floor in ((torch.float32, 1e-6), (torch.float64, 1e-12)):
             same = copy.deepcopy(stack).to(dtype)
             x, y = content.detach().to(dtype).requires_grad_(), masked.detach().to(dtype)
-            fast = same(x, y, sight)[real]
-            plain = same(x, y, sight, path=literal)[real]
+            fast = same(x, y, visibility)[real]
+            plain = same(x, y, visibility, path=literal)[real]
             error, allowed = (fast - exact).abs().max(), (plain - exact).abs().max()
             assert error <= 10 * torch.maximum(allowed, floor * scale)
             (fast / scale).square().sum().backward()
@@ -179,11 +179,11 @@ WAYS += [("others", folded, 2), ("others", formed, 2), ("others", formed, 4)]
 @pytest.mark.parametrize(("context", "path", "layers"), WAYS)
 @pytest.mark.parametrize(("times", "gaps"), [(1, 0), (10, 0), (1, 3)])
 def test_a_target_never_sees_itself(context, path, layers, times, gaps):
-    content, masked, sight, real = problem(5, context, lags=2, gaps=gaps)
+    content, masked, visibility, real = problem(5, context, lags=2, gaps=gaps)
     stack = with_gaps_at_work(Stack(WIDTH, layers, 2, gaps=gaps).double())
     with torch.no_grad():
         stack.blocks[0].attention.project.weight.mul_(times)
-    out = stack(content, masked, sight, path=path)
+    out = stack(content, masked, visibility, path=path)
     seen = torch.zeros(*real.shape, content.shape[1], dtype=torch.float64)
     for group, i in real.nonzero().tolist():
         (gradient,) = torch.autograd.grad(out[group, i].square().sum(), content, retain_graph=True)
@@ -204,19 +204,19 @@ def test_a_target_never_sees_itself(context, path, layers, times, gaps):
 @pytest.mark.parametrize("context", ["past", "others"])
 class TestNothingElseMatters:
     def test_padding_changes_nothing(self, context, layers, norm):
-        content, masked, sight, real = problem(1, context, lengths=(5, 3))
+        content, masked, visibility, real = problem(1, context, lengths=(5, 3))
         stack = Stack(WIDTH, layers, 2, norm=norm, feed_forward=12 if norm else 0).double()
-        out = stack(content, masked, sight)
+        out = stack(content, masked, visibility)
         noise = torch.randn_like(content[:, :4]) * 100
-        wider = Sight.of(context, torch.cat((sight.seen, torch.zeros(2, 4, dtype=torch.bool)), 1), 9)
+        wider = Visibility.of(context, torch.cat((visibility.seen, torch.zeros(2, 4, dtype=torch.bool)), 1), 9)
         padded = stack(torch.cat((content, noise), 1), torch.cat((masked, noise), 1), wider)[:, :5]
         assert (padded - out)[real].abs().max() <= 1e-12
 
     def test_batch_mates_change_nothing(self, context, layers, norm):
-        content, masked, sight, _ = problem(2, context, lengths=(5, 3, 6))
+        content, masked, visibility, _ = problem(2, context, lengths=(5, 3, 6))
         stack = Stack(WIDTH, layers, 2, norm=norm, feed_forward=12 if norm else 0).double()
-        out = stack(content, masked, sight)
-        alone = Sight.of(context, sight.seen[1:2, :3], 3)
+        out = stack(content, masked, visibility)
+        alone = Visibility.of(context, visibility.seen[1:2, :3], 3)
         assert (stack(content[1:2, :3], masked[1:2, :3], alone) - out[1:2, :3]).abs().max() <= 1e-12
 
     def test_the_memory_setting_changes_nothing(self, context, layers, norm):
@@ -230,34 +230,34 @@ class TestNothingElseMatters:
             assert (a - b).abs().max() <= 1e-12 * max(1.0, a.abs().max())
 
     def test_some_targets_are_rows_of_all_targets(self, context, layers, norm):
-        content, masked, sight, _ = problem(4, context, lengths=(6, 6), lags=2, gaps=3)
+        content, masked, visibility, _ = problem(4, context, lengths=(6, 6), lags=2, gaps=3)
         stack = Stack(WIDTH, layers, 2, norm=norm, feed_forward=12 if norm else 0, gaps=3).double()
         with_gaps_at_work(stack)
-        whole = stack(content, masked, sight)
+        whole = stack(content, masked, visibility)
         slots = torch.tensor([[4, 0, 3], [5, 2, 1]])
         index = slots[..., None].expand(-1, -1, WIDTH)
-        some = stack(content, masked.gather(1, index), sight.at(slots))
+        some = stack(content, masked.gather(1, index), visibility.at(slots))
         assert (some - whole.gather(1, index)).abs().max() <= 1e-12
 
 
 @pytest.mark.parametrize(("layers", "norm"), [(1, None), (2, None), (2, "pre"), (3, "post")])
 def test_permuting_a_group_permutes_the_result(layers, norm):
-    content, masked, sight, _ = problem(6, lengths=(7,))
+    content, masked, visibility, _ = problem(6, lengths=(7,))
     stack = Stack(WIDTH, layers, 2, norm=norm).double()
     order = torch.randperm(7)
-    out = stack(content, masked, sight)
-    assert (stack(content[:, order], masked[:, order], sight) - out[:, order]).abs().max() <= 1e-12
+    out = stack(content, masked, visibility)
+    assert (stack(content[:, order], masked[:, order], visibility) - out[:, order]).abs().max() <= 1e-12
 
 
 @pytest.mark.parametrize(("kind", "gaps"), [("softmax", 0), ("softmax", 3), ("linear", 0)])
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @pytest.mark.parametrize("context", ["past", "others"])
 def test_attention_weights_are_those_of_the_literal_form(context, layers, kind, gaps):
-    content, masked, sight, real = problem(8, context, lags=2, gaps=gaps)
+    content, masked, visibility, real = problem(8, context, lags=2, gaps=gaps)
     stack = with_gaps_at_work(Stack(WIDTH, layers, 2, kind=kind, gaps=gaps).double())
     expected, found = [], []
-    out = stack(content, masked, sight, path=literal, weights=expected)
-    assert torch.allclose(stack(content, masked, sight, weights=found), out, atol=1e-10)
+    out = stack(content, masked, visibility, path=literal, weights=expected)
+    assert torch.allclose(stack(content, masked, visibility, weights=found), out, atol=1e-10)
     assert len(found) == len(expected) == layers
     for a, b in zip(expected, found, strict=True):
         a, b = a.transpose(1, 2)[real], b.transpose(1, 2)[real]  # (target, head, context)
@@ -267,11 +267,11 @@ def test_attention_weights_are_those_of_the_literal_form(context, layers, kind, 
 
 
 def test_context_dropout_hides_the_same_positions_from_all_targets():
-    content, masked, sight, _ = problem(9, lengths=(12,))
+    content, masked, visibility, _ = problem(9, lengths=(12,))
     stack = Stack(WIDTH, 2, 2, context_dropout=0.5).double()
     torch.manual_seed(11)
     weights = []
-    stack(content, masked, sight, weights=weights)
+    stack(content, masked, visibility, weights=weights)
     looked = weights[0][0, 0] > 0  # (target, context)
     looked.fill_diagonal_(False)
     hidden = ~looked.any(0)
@@ -280,14 +280,14 @@ def test_context_dropout_hides_the_same_positions_from_all_targets():
     assert looked[off].all()
     stack.eval()
     weights.clear()
-    stack(content, masked, sight, weights=weights)
+    stack(content, masked, visibility, weights=weights)
     assert (weights[0] > 0).all()
 
 
 def test_looking_at_nothing_gives_the_zero_vector():
-    content, masked, sight, _ = problem(10, lengths=(1,), own=False)
+    content, masked, visibility, _ = problem(10, lengths=(1,), own=False)
     stack = Stack(WIDTH, 1, 1, own=False, residual=False, bias=False).double()
-    assert stack(content, masked, sight).abs().max() == 0
+    assert stack(content, masked, visibility).abs().max() == 0
 
 
 @pytest.mark.parametrize("shape", [{"norm": "post", "feed_forward": 64, "layers": 4}, {"norm": "pre", "layers": 2}])
@@ -296,11 +296,11 @@ def test_peak_memory_stays_under_the_setting(shape):
 
     width, heads, length, batch, setting = 32, 2, 96, 2, 2**23
     content, masked = torch.randn(2, batch, length, width)
-    sight = Sight.of("others", torch.ones(batch, length, dtype=torch.bool), length)
+    visibility = Visibility.of("others", torch.ones(batch, length, dtype=torch.bool), length)
     beside = 4 * batch * (12 * heads**2 * length**2 + 100 * length * width)
     peaks = []
     for memory in (setting, 2**40):
         stack = Stack(width, heads=heads, memory=memory, **shape)
-        peaks.append(peak_bytes(lambda stack=stack: stack(content, masked, sight).square().mean().backward()))
+        peaks.append(peak_bytes(lambda stack=stack: stack(content, masked, visibility).square().mean().backward()))
     assert peaks[0] <= setting + beside
     assert peaks[1] > setting + beside

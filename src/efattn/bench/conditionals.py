@@ -13,7 +13,7 @@ import torch
 
 from efattn import __version__, storage
 from efattn.bench.measure import Work, fastest, peak_bytes
-from efattn.network import Context, Sight, Stack
+from efattn.network import Context, Stack, Visibility
 from efattn.network.conditionals import literal
 
 LENGTHS = (12, 24, 50, 100, 200)
@@ -25,11 +25,11 @@ def works(context: Context, length: int, seed: int = 0) -> dict[str, Work]:
     batch = 1600 // length
     stack = Stack(32, layers=2, heads=2)
     content, masked = torch.randn(2, batch, length, 32)
-    sight = Sight.of(context, torch.ones(batch, length, dtype=torch.bool), length)
+    visibility = Visibility.of(context, torch.ones(batch, length, dtype=torch.bool), length)
     return {
-        "fast": lambda: stack(content, masked, sight).square().mean().backward(),
-        "literal": lambda: stack(content, masked, sight, path=literal).square().mean().backward(),
-        "ordinary": lambda: stack.ordinary(content, sight.content()).square().mean().backward(),
+        "fast": lambda: stack(content, masked, visibility).square().mean().backward(),
+        "literal": lambda: stack(content, masked, visibility, path=literal).square().mean().backward(),
+        "ordinary": lambda: stack.ordinary(content, visibility.content()).square().mean().backward(),
     }
 
 

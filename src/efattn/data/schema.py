@@ -28,8 +28,8 @@ SQUARES = 1e18  # what a model sees is squared in single precision, which ends a
 @final
 @dataclass(frozen=True, eq=False)
 class Schema:
-    """`step`: of `lags`, in microseconds where time_kind is "instant". `when_kind`: where the order column says when a row was,
-    "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`)."""
+    """`step`: of `lags`, in microseconds where time_kind is "instant". `when_kind`: where the order column says when a
+    row was, "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`)."""
 
     roles: Roles
     vocabulary: Vocabulary | None = None

@@ -57,7 +57,7 @@ class GroupEstimator(BaseEstimator, ABC):
         """The terms to train, untrained."""
 
     @abstractmethod
-    def _sizes(self) -> dict[str, Any]:
+    def _schema_options(self) -> dict[str, Any]:
         """lags, max_length and when, for the schema."""
 
     def fit(
@@ -107,7 +107,7 @@ class GroupEstimator(BaseEstimator, ABC):
             standardise=self.standardise,
             validation=validation,
             seed=self.seed,
-            sizes=self._sizes(),
+            sizes=self._schema_options(),
         )
         self._frames = source.kind
         with Stages(progress) as stages:

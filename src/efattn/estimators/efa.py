@@ -21,7 +21,7 @@ FEW = 2000  # groups, below which an item term needs more dropout
 class EFA(EFAOptions, GroupEstimator):  # type: ignore[misc]
     """A probabilistic model of grouped observations: each given the others of its group, or what came earlier."""
 
-    def _sizes(self) -> dict[str, Any]:
+    def _schema_options(self) -> dict[str, Any]:
         of_items = self.terms is None or "item" in self.terms
         asked = self.gaps if self.gaps != "auto" or of_items else False
         return {"lags": self.lags, "max_length": self.max_length, "when": asked}

@@ -45,7 +45,7 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
         wrong |= by_item is not None and by_item.shape != (known + 1, len(values))
     if wrong:
         raise DataError("its columns, items and values do not belong together")
-    sizes_ = {"lags": 0, "max_length": None, "when": False, **estimator._sizes()}
+    sizes_ = {"lags": 0, "max_length": None, "when": False, **estimator._schema_options()}
     told = schema.when_kind is not None
     asked = told if sizes_["when"] == "auto" else sizes_["when"]
     if (sizes_["lags"], sizes_["max_length"], asked) != (schema.lags, schema.max_length, told):

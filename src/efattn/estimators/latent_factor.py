@@ -19,7 +19,7 @@ class LatentFactor(LatentFactorOptions, GroupEstimator):  # type: ignore[misc]
     def _check(self) -> None:
         check_model(self)
 
-    def _sizes(self) -> dict[str, Any]:
+    def _schema_options(self) -> dict[str, Any]:
         return {}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:

@@ -32,7 +32,7 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):  # type: ignore[misc]
             wanted = f"{named('model')} is one of efattn.simple, such as simple.ShrunkMean()"
             raise DataError(f"SimpleModel: {wanted}; found {self.model!r}.", option="model")
 
-    def _sizes(self) -> dict[str, Any]:
+    def _schema_options(self) -> dict[str, Any]:
         return {"lags": self.lags}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:

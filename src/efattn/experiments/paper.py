@@ -55,7 +55,7 @@ class PaperEFA(GroupEstimator):
     def _check(self) -> None:
         """Made by presets only."""
 
-    def _sizes(self) -> dict[str, Any]:
+    def _schema_options(self) -> dict[str, Any]:
         return {"lags": self.lags}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:

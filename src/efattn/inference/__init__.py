@@ -4,7 +4,6 @@ score, log_likelihood, predict, recommend      over an iterator of tables, one o
 similar, embeddings, attention, summary        of the model itself
 """
 
-from efattn.inference.asking import announce
 from efattn.inference.attention import AttentionWeights, attention
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.predict import predict
@@ -12,6 +11,7 @@ from efattn.inference.recommend import recommend
 from efattn.inference.score import log_likelihood, score
 from efattn.inference.similar import embeddings, similar
 from efattn.inference.summary import summary
+from efattn.inference.tables import announce
 
 __all__ = [
     "AttentionWeights",

@@ -9,8 +9,8 @@ import torch
 
 from efattn.data import Groups, Table
 from efattn.errors import DataError, option
-from efattn.inference.asking import Tell, announce, encoded
 from efattn.inference.fitted import Fitted
+from efattn.inference.tables import Tell, announce, encoded
 from efattn.models import Model, Term
 
 

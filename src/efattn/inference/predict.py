@@ -12,9 +12,9 @@ from efattn.data import Batch, Groups, Table
 from efattn.errors import DataError, named
 from efattn.families import Product
 from efattn.inference import frames, mixture
-from efattn.inference.asking import Tell, announce, encoded
 from efattn.inference.fitted import Fitted, Part
 from efattn.inference.score import put, refuse_nan
+from efattn.inference.tables import Tell, announce, encoded
 
 
 def predict(

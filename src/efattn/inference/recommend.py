@@ -11,9 +11,9 @@ from torch import Tensor
 from efattn.data import Batch, Groups, Table
 from efattn.errors import DataError, named
 from efattn.inference import frames
-from efattn.inference.asking import Tell, announce, encoded
 from efattn.inference.fitted import Fitted, Part, batch_tokens
 from efattn.inference.mixture import average
+from efattn.inference.tables import Tell, announce, encoded
 from efattn.models import Conditionals, Term
 
 

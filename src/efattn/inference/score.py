@@ -17,8 +17,8 @@ from efattn.data import Batch, Groups, Schema, Table
 from efattn.errors import DataError
 from efattn.families import Product
 from efattn.inference import frames, mixture
-from efattn.inference.asking import Asked, Tell, announce, encoded
 from efattn.inference.fitted import Fitted
+from efattn.inference.tables import Asked, Tell, announce, encoded
 from efattn.models import Conditionals
 
 

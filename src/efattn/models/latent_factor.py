@@ -21,10 +21,10 @@ from efattn.errors import DataError
 from efattn.families import Categorical, Family
 from efattn.models.distances import nearest
 from efattn.models.scoring import Conditionals, ItemSupport, at
-from efattn.network import AttributeVectors, Context, Head, ItemVectors, Sight
+from efattn.network import AttributeVectors, Context, Head, ItemVectors, Visibility
 
 
-class LatentFactor(Conditionals):
+class LatentVectors(Conditionals):
     """A vector per target times a vector per context."""
 
     def __init__(self, family: Family, width: int, context: Context, support: ItemSupport, intercept: bool) -> None:
@@ -60,7 +60,7 @@ class LatentFactor(Conditionals):
         exists = batch.exists[:, here]
         if observed and batch.observed is not None:
             exists = exists & batch.observed[:, here].any(-1)
-        return Sight.of(self.context, exists, batch.length, own=False).content()
+        return Visibility.of(self.context, exists, batch.length, own=False).content()
 
     @final
     def around(self, context: Tensor) -> Tensor:
@@ -68,7 +68,7 @@ class LatentFactor(Conditionals):
 
 
 @final
-class LatentItems(LatentFactor):
+class LatentItems(LatentVectors):
     def __init__(
         self,
         items: int,
@@ -91,7 +91,7 @@ class LatentItems(LatentFactor):
 
 
 @final
-class LatentValues(LatentFactor):
+class LatentValues(LatentVectors):
     def __init__(
         self, items: int, width: int, family: Family, *, context: Context = "others", intercept: bool = False
     ) -> None:
@@ -109,7 +109,7 @@ class LatentValues(LatentFactor):
 
 
 @final
-class LatentPlaces(LatentFactor):
+class LatentPlaces(LatentVectors):
     """sizes: of the MLP h, attributes first; neighbours: how many nearest places, latitude and longitude being the
     first two attributes; None for all."""
 

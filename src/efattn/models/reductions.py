@@ -16,14 +16,14 @@ import copy
 import torch
 from torch import Tensor, nn
 
-from efattn.models.latent_factor import LatentFactor, LatentItems, LatentPlaces, LatentValues
+from efattn.models.latent_factor import LatentItems, LatentPlaces, LatentValues, LatentVectors
 from efattn.models.term import Term
 from efattn.network import Embedding, Head, Identity, ReadOff, Stack
 from efattn.network.attention import Kind
 
 
 @torch.no_grad()
-def as_attention(model: LatentFactor) -> Term:
+def as_attention(model: LatentVectors) -> Term:
     """The attention model with the same natural parameters."""
     if isinstance(model, LatentItems):
         return _items(model)
@@ -83,7 +83,7 @@ def _stack(
     return stack
 
 
-def _head(model: LatentFactor, stack: Stack) -> Head:
+def _head(model: LatentVectors, stack: Stack) -> Head:
     """scale * z_last, and the intercept through the residual's first block."""
     scale = 1 / stack.layers[0].attention.factor
     body: nn.Module = ReadOff(1, scale)

@@ -16,7 +16,7 @@ from efattn.errors import DataError
 from efattn.families import Family
 from efattn.models.distances import nearest
 from efattn.models.scoring import Conditionals, ItemSupport, at
-from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, Sight, Stack
+from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, Stack, Visibility
 from efattn.network.stack import Path
 
 
@@ -60,10 +60,10 @@ class Term(Conditionals):
     ) -> Tensor:
         """The context embedding of each target, (batch, target, width): what the head reads."""
         content, masked = self.embed(batch)
-        sight = self.sight(batch)
-        if slots is not None and not torch.equal(slots, sight.slots):
-            sight, masked = sight.at(slots), at(masked, slots)
-        return self.stack(content, masked, sight, path=path, weights=weights)
+        visibility = self.visibility(batch)
+        if slots is not None and not torch.equal(slots, visibility.slots):
+            visibility, masked = visibility.at(slots), at(masked, slots)
+        return self.stack(content, masked, visibility, path=path, weights=weights)
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Content (batch, context, width) and masked forms (batch, length, width)."""
@@ -77,7 +77,7 @@ class Term(Conditionals):
             position=batch.position,
         )
 
-    def sight(self, batch: Batch) -> Sight:
+    def visibility(self, batch: Batch) -> Visibility:
         exists = batch.exists
         if self.missing == "hidden" and not self.of_items and batch.observed is not None:
             exists = exists & batch.observed.any(-1)
@@ -85,11 +85,11 @@ class Term(Conditionals):
         if self.neighbours is not None:
             if batch.attributes is None or batch.attributes.shape[-1] < 2:
                 raise DataError("neighbours= needs latitude and longitude, in degrees, as the first two attributes.")
-            candidates = Sight.of(self.context, exists, batch.length, own=False).content()
+            candidates = Visibility.of(self.context, exists, batch.length, own=False).content()
             candidates = candidates & (torch.arange(exists.shape[1], device=exists.device) < batch.length)
             pairs = nearest(batch.attributes[..., :2], candidates, self.neighbours)
         gap = None if self.gaps is None else self.gaps(self._when(batch))
-        return Sight.of(self.context, exists, batch.length, pairs=pairs, own=self.stack.own, gap=gap)
+        return Visibility.of(self.context, exists, batch.length, pairs=pairs, own=self.stack.own, gap=gap)
 
     @staticmethod
     def _when(batch: Batch) -> Tensor:

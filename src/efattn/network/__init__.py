@@ -12,8 +12,8 @@ from efattn.network.embeddings import (
 )
 from efattn.network.gaps import Gaps
 from efattn.network.heads import Head, ReadOff, Tied, perceptron
-from efattn.network.sight import Context, Sight
 from efattn.network.stack import Stack
+from efattn.network.visibility import Context, Visibility
 
 __all__ = [
     "Attention",
@@ -26,10 +26,10 @@ __all__ = [
     "ItemVectors",
     "PerValue",
     "ReadOff",
-    "Sight",
     "Stack",
     "Tied",
     "ValueMLP",
     "ValueVectors",
+    "Visibility",
     "perceptron",
 ]

@@ -1,11 +1,11 @@
 """One attention layer, of rows on columns.
 
-    out_i = W_O  sum_j p_ij (W_V h_j + b_V) + b_O,      p_i. = softmax_j( q_i . k_j / scale )   over the j in sight of i
+    out_i = W_O  sum_j p_ij (W_V h_j + b_V) + b_O,      p_i. = softmax_j( q_i . k_j / scale )   over what i may see
 
 With `gaps`, each head learns what to add to the score for each class of the time between row and column (gaps.py).
 
-Linear attention takes p_ij = q_i . k_j / scale itself, optionally divided by the number of columns in sight. Looking at
-nothing gives the zero vector in place of the average. The paper prints scale = width, its code sqrt(width / heads).
+Linear attention takes p_ij = q_i . k_j / scale itself, optionally divided by the number of columns that are seen. Looking
+at nothing gives the zero vector in place of the average. The paper prints scale = width, its code sqrt(width / heads).
 """
 
 import math

@@ -17,31 +17,31 @@ from torch.utils.checkpoint import checkpoint
 from efattn.network.attention import Attention
 from efattn.network.fold import look_at_swapped
 from efattn.network.rank_one import Swap, swap
-from efattn.network.sight import Sight
 from efattn.network.stack import Block, Inputs, Noise, Stack
+from efattn.network.visibility import Visibility
 
 
 def literal(stack: Stack, given: Inputs) -> Tensor:
     """One copy of the group per target, its slot replaced by its masked form; row i of copy i is the answer."""
-    sight = given.sight
-    slot = sight.slot_columns()[..., None]  # (batch, target, context, 1)
+    visibility = given.visibility
+    slot = visibility.slot_columns()[..., None]  # (batch, target, context, 1)
     x = torch.where(slot, given.masked[:, :, None], given.content[:, None])  # (batch, target, context, width)
-    x = _through_copies(stack.layers, x, sight, given.noise, given.weights)
-    return _own_rows(x, sight.slots)
+    x = _through_copies(stack.layers, x, visibility, given.noise, given.weights)
+    return _own_rows(x, visibility.slots)
 
 
 def two_streams(stack: Stack, given: Inputs) -> Tensor:
     """Content looks at content, a masked row at content and at itself."""
-    sight, size = given.sight, given.content.shape[1]
+    visibility, size = given.visibility, given.content.shape[1]
     x = torch.cat((given.content, given.masked), 1)  # (batch, context + target, width)
     for block, noise in zip(stack.layers, given.noise, strict=True):
         parts = block.attention.parts(block.enter(x))
-        attended = _targets_look(block.attention, parts, sight, given.weights)
+        attended = _targets_look(block.attention, parts, visibility, given.weights)
         if block is stack.blocks[-1]:  # content has nobody left to look at it
             x = x[:, size:]
         else:
             q, k, v = (y[:, :, :size] for y in parts)
-            attended = torch.cat((block.attention.look(q, k, v, sight.content(), gap=sight.gap), attended), 1)
+            attended = torch.cat((block.attention.look(q, k, v, visibility.content(), gap=visibility.gap), attended), 1)
         x = block.leave(x, attended, noise)
     return x
 
@@ -49,7 +49,7 @@ def two_streams(stack: Stack, given: Inputs) -> Tensor:
 def folded(stack: Stack, given: Inputs) -> Tensor:
     """Two layers: the second's keys and the first's output matrix go into the query, the values come after
     averaging."""
-    (one, two), sight = stack.layers, given.sight
+    (one, two), visibility = stack.layers, given.visibility
     row, swapped = _first_layer(one, given)
     kept = 1.0 if given.noise[0] is None else given.noise[0][0]  # (batch, 1, width): of what the first layer adds
     plain = given.content if one.residual else torch.zeros_like(given.content)
@@ -62,12 +62,12 @@ def folded(stack: Stack, given: Inputs) -> Tensor:
     kept = kept if isinstance(kept, float) else kept[:, None]
     g = torch.einsum("bgid,dhs->bhgis", fold * kept, out)
     own = (fold * row[:, None]).sum(-1, keepdim=True)  # the target's own slot holds its row
-    bias = layer.bias(sight.gap_from_slots())  # (batch, head2, target, row)
+    bias = layer.bias(visibility.gap_from_slots())  # (batch, head2, target, row)
     if bias is not None:
-        own = own + _own_bias(bias, sight)
+        own = own + _own_bias(bias, visibility)
     if layer.kind == "linear":  # a softmax does not see the constant
         own, fold, plain = own + constant, torch.cat((fold, constant), -1), F.pad(plain, (0, 1), value=1.0)
-    visible = sight.targets_and_own()
+    visible = visibility.targets_and_own()
     mixed, mean, own, total = look_at_swapped(swapped, g, fold, plain, own, visible, layer.average, bias)
     mean = mean[..., : stack.width] + own * row[:, None] + torch.einsum("bhgis,dhs->bgid", mixed, out) * kept
     return two.leave(row, _apply_values(layer, mean, total), given.noise[1])
@@ -76,12 +76,12 @@ def folded(stack: Stack, given: Inputs) -> Tensor:
 def formed(stack: Stack, given: Inputs) -> Tensor:
     """First layer by swapping, middle layers on the copies of a chunk of targets, last layer for one row of each
     copy."""
-    (first, *middle, last), sight = stack.layers, given.sight
+    (first, *middle, last), visibility = stack.layers, given.visibility
     row, swapped = _first_layer(first, given)
 
     def chunk(start: int, stop: int) -> tuple[Tensor, ...]:
         some = slice(start, stop)
-        here = sight.at(sight.slots[:, some])
+        here = visibility.at(visibility.slots[:, some])
         weights = _list_if(given.weights)
         attended = first.attention.output(swapped.form(some))
         x = first.leave(given.content[:, None], attended, _per_copy(given.noise[0]))
@@ -105,59 +105,61 @@ def formed(stack: Stack, given: Inputs) -> Tensor:
 def _first_layer(block: Block, given: Inputs) -> tuple[Tensor, Swap]:
     """Row i of copy i after the first layer (batch, target, width), and the other rows as a swap."""
     parts = block.attention.parts(block.enter(torch.cat((given.content, given.masked), 1)))
-    row = block.leave(given.masked, _targets_look(block.attention, parts, given.sight, given.weights), given.noise[0])
-    return row, swap(block.attention, parts, given.sight)
+    row = block.leave(
+        given.masked, _targets_look(block.attention, parts, given.visibility, given.weights), given.noise[0]
+    )
+    return row, swap(block.attention, parts, given.visibility)
 
 
 def _targets_look(
-    layer: Attention, parts: tuple[Tensor, Tensor, Tensor], sight: Sight, weights: list[Tensor] | None
+    layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Visibility, weights: list[Tensor] | None
 ) -> Tensor:
     """Masked rows look at content and at themselves: parts, queries, keys and values of [content; masked]."""
-    size, bias = sight.seen.shape[1], layer.bias(sight.gap_from_slots())
-    if layer.kind == "softmax" and bias is None and weights is None:  # fused, and the rest is in nobody's sight
-        return layer.look(parts[0][:, :, size:], *parts[1:], sight.masked_stream())
+    size, bias = visibility.seen.shape[1], layer.bias(visibility.gap_from_slots())
+    if layer.kind == "softmax" and bias is None and weights is None:  # fused, and nobody sees the rest
+        return layer.look(parts[0][:, :, size:], *parts[1:], visibility.masked_stream())
     (_, q), (k, k_own), (v, v_own) = (x.split((size, x.shape[2] - size), 2) for x in parts)
     score, own = q @ k.mT, (q * k_own).sum(-1, keepdim=True)
     if bias is not None:
-        score, own = score + bias, own + _own_bias(bias, sight)
-    p = layer.weigh(torch.cat((score, own), -1), sight.targets_and_own()[:, None], some=sight.own)
+        score, own = score + bias, own + _own_bias(bias, visibility)
+    p = layer.weigh(torch.cat((score, own), -1), visibility.targets_and_own()[:, None], some=visibility.own)
     if weights is not None:
-        weights.append(torch.where(sight.slot_columns()[:, None], p[..., -1:], p[..., :-1]))
+        weights.append(torch.where(visibility.slot_columns()[:, None], p[..., -1:], p[..., :-1]))
     return layer.merge(p[..., :-1] @ v + p[..., -1:] * v_own)
 
 
-def _own_bias(bias: Tensor, sight: Sight) -> Tensor:
+def _own_bias(bias: Tensor, visibility: Visibility) -> Tensor:
     """(batch, head, target, row) -> (batch, head, target, 1): of a target's own slot"""
-    return bias.gather(-1, sight.slots[:, None, :, None].expand(-1, bias.shape[1], -1, 1))
+    return bias.gather(-1, visibility.slots[:, None, :, None].expand(-1, bias.shape[1], -1, 1))
 
 
 def _through_copies(
-    blocks: list[Block], x: Tensor, sight: Sight, noise: list[Noise], weights: list[Tensor] | None
+    blocks: list[Block], x: Tensor, visibility: Visibility, noise: list[Noise], weights: list[Tensor] | None
 ) -> Tensor:
     """Whole layers on copies (batch, target, context, width)."""
-    visible, gap = sight.copies(), None if sight.gap is None else sight.gap[:, None]
+    visible, gap = visibility.copies(), None if visibility.gap is None else visibility.gap[:, None]
     for block, drawn in zip(blocks, noise, strict=True):
         looked = _list_if(weights)
         h = block.enter(x)
         x = block.leave(x, block.attention(h, h, visible, looked, gap), _per_copy(drawn))
         if weights is not None and looked:
-            weights.append(_own_rows(looked[0].transpose(2, 3), sight.slots).transpose(1, 2))
+            weights.append(_own_rows(looked[0].transpose(2, 3), visibility.slots).transpose(1, 2))
     return x
 
 
-def _one_row(block: Block, x: Tensor, sight: Sight, noise: Noise, weights: list[Tensor] | None) -> Tensor:
+def _one_row(block: Block, x: Tensor, visibility: Visibility, noise: Noise, weights: list[Tensor] | None) -> Tensor:
     """Row i of copy i through a block: x (batch, target, context, width) -> (batch, target, width)"""
-    seen = _own_rows(sight.copies().expand(*x.shape[:3], -1), sight.slots)  # (batch, target, context)
+    seen = _own_rows(visibility.copies().expand(*x.shape[:3], -1), visibility.slots)  # (batch, target, context)
     h = block.enter(x)
-    fold, constant = _fold_keys(block.attention, _own_rows(h, sight.slots))
-    score, bias = torch.einsum("bgid,bijd->bgij", fold, h) + constant, block.attention.bias(sight.gap_from_slots())
+    fold, constant = _fold_keys(block.attention, _own_rows(h, visibility.slots))
+    score, bias = torch.einsum("bgid,bijd->bgij", fold, h) + constant, block.attention.bias(visibility.gap_from_slots())
     score = score if bias is None else score + bias
     p = block.attention.weigh(score, seen[:, None])
     if weights is not None:
         weights.append(p)
     mean = torch.einsum("bgij,bijd->bgid", p, h)
     attended = _apply_values(block.attention, mean, p.sum(-1, keepdim=True))
-    return block.leave(_own_rows(x, sight.slots), attended, noise)
+    return block.leave(_own_rows(x, visibility.slots), attended, noise)
 
 
 def _fold_keys(layer: Attention, rows: Tensor) -> tuple[Tensor, Tensor]:

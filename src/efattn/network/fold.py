@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efattn.network.rank_one import Star, Swap
+from efattn.network.rank_one import LargestEntry, Swap
 
 CACHE, ROOM = 2**21, 2**28  # bytes of a scratch array: on a CPU it should stay in cache, elsewhere launches cost more
 
@@ -36,17 +36,17 @@ def look_at_swapped(
 
     Gives mixed (as g), mean (as fold), the weight of the own slot and the sum of all weights (as own).
     """
-    star = (None, None) if swap.star is None else (swap.star.target, swap.star.valid)
+    largest = (None, None) if swap.largest is None else (swap.largest.target, swap.largest.valid)
     pairs = (swap.keep, swap.drop, swap.add, swap.total, swap.rest, swap.old, swap.new)
-    return _Fold.apply(visible, *star, average, bias, *pairs, g, fold, plain, own)
+    return _Fold.apply(visible, *largest, average, bias, *pairs, g, fold, plain, own)
 
 
 class _Pairs:
     """out_ij of some groups, through the two sums over it. s: (group, any, target, row); t: (group, head, any,
     target, size)."""
 
-    def __init__(self, star: Star | None, scratch: Tensor, *parts: Tensor) -> None:
-        self.star, self.scratch = star, scratch
+    def __init__(self, largest: LargestEntry | None, scratch: Tensor, *parts: Tensor) -> None:
+        self.largest, self.scratch = largest, scratch
         self.keep, self.drop, self.add, self.total, self.rest, self.old, self.new = (x[:, :, None] for x in parts)
 
     def room(self, which: int, t: Tensor, last: int) -> Tensor:
@@ -54,11 +54,11 @@ class _Pairs:
         return self.scratch[which, : torch.Size(shape).numel()].view(shape)
 
     def along(self, t: Tensor) -> Tensor:
-        """t_i . total_j, with rest_j at the star: (group, head, any, target, row), in scratch 0"""
+        """t_i . total_j, with rest_j at the largest: (group, head, any, target, row), in scratch 0"""
         x = self.room(0, t, self.keep.shape[-1])
         torch.matmul(t.flatten(2, 3), self.total[:, :, 0].mT, out=x.flatten(2, 3))
-        if self.star is not None:
-            self.star.put(x, (self.star.rows(t) * self.rest).sum(-1).unsqueeze(-2))
+        if self.largest is not None:
+            self.largest.put(x, (self.largest.rows(t) * self.rest).sum(-1).unsqueeze(-2))
         return x
 
     def ends(self, t: Tensor) -> tuple[Tensor, Tensor]:
@@ -77,20 +77,20 @@ class _Pairs:
         return torch.mul(s[:, None], factor, out=self.room(1, like, s.shape[-1])).sum(dim, keepdim=dim == -1)
 
     def kept(self, s: Tensor, like: Tensor) -> tuple[Tensor, Tensor | None]:
-        """s_ij keep_ij without the star, in scratch 1, and at it (group, head, any, row, 1)"""
+        """s_ij keep_ij without the largest, in scratch 1, and at it (group, head, any, row, 1)"""
         kept = torch.mul(s[:, None], self.keep, out=self.room(1, like, s.shape[-1]))
-        if self.star is None:
+        if self.largest is None:
             return kept, None
-        at_star = self.star.pick(kept)
-        self.star.put(kept, torch.zeros_like(at_star))
-        return kept, at_star.mT
+        at_largest = self.largest.pick(kept)
+        self.largest.put(kept, torch.zeros_like(at_largest))
+        return kept, at_largest.mT
 
-    def mixed(self, kept: Tensor, at_star: Tensor | None, dropped: Tensor, added: Tensor) -> Tensor:
+    def mixed(self, kept: Tensor, at_largest: Tensor | None, dropped: Tensor, added: Tensor) -> Tensor:
         """sum_j s_ij out_ij, from kept(s) and the sums of s times drop and add: (group, head, any, target, size)"""
         out = (kept.flatten(2, 3) @ self.total[:, :, 0]).unflatten(2, kept.shape[2:4])
         out.addcmul_(dropped, self.old, value=-1).addcmul_(added, self.new)
-        if self.star is not None and at_star is not None:
-            self.star.add_rows(out, at_star * self.rest)
+        if self.largest is not None and at_largest is not None:
+            self.largest.add_rows(out, at_largest * self.rest)
         return out
 
 
@@ -107,14 +107,14 @@ class _Fold(torch.autograd.Function):
         *xs: Tensor,
     ) -> Any:
         *_, g, fold, plain, own = xs
-        star = None if target is None else Star(target, valid)
+        largest = None if target is None else LargestEntry(target, valid)
         mixed, mean = torch.empty_like(g), torch.empty_like(fold)
         p = fold.new_empty(*fold.shape[:-1], plain.shape[1] + 1)
-        for some, pairs in _spans(star, xs, 1):
+        for some, pairs in _spans(largest, xs, 1):
             t = g[some]
             score = pairs.dot(pairs.along(t), *pairs.ends(t)).add_(fold[some] @ plain[some, None].mT)
             score = score if bias is None else score.add_(bias[some])
-            q = _weigh(torch.cat((score, own[some]), -1), visible[some, None], star is not None, average)
+            q = _weigh(torch.cat((score, own[some]), -1), visible[some, None], largest is not None, average)
             s = q[..., :-1]
             p[some], mean[some] = q, s @ plain[some, None]
             dropped, added = (pairs.times(s, x, t, -1) for x in (pairs.drop, pairs.add))
@@ -127,10 +127,10 @@ class _Fold(torch.autograd.Function):
     @torch.amp.custom_bwd(device_type="cuda")
     def backward(ctx: Any, d_mixed: Tensor, d_mean: Tensor, d_own: Tensor, d_sum: Tensor) -> Any:
         visible, target, valid, p, *xs = ctx.saved_tensors
-        star = None if target is None else Star(target, valid)
+        largest = None if target is None else LargestEntry(target, valid)
         grads = [torch.empty_like(x) for x in xs]
         d_bias = torch.empty_like(p[..., :-1]) if ctx.biased else None
-        for some, pairs in _spans(star, xs, 2):
+        for some, pairs in _spans(largest, xs, 2):
             g, fold, plain = (x[some] for x in xs[7:10])
             t = torch.cat((g, d_mixed[some]), 2)
             x, (old, new) = pairs.along(t), pairs.ends(t)
@@ -138,7 +138,7 @@ class _Fold(torch.autograd.Function):
             above = pairs.dot(x[:, :, half], old[:, :, half], new[:, :, half])
             above.add_(d_mean[some] @ plain[:, None].mT)
             above = torch.cat((above, d_own[some]), -1).add_(d_sum[some])
-            d_score = _weigh_back(above, p[some], visible[some, None], star is not None, ctx.average)
+            d_score = _weigh_back(above, p[some], visible[some, None], largest is not None, ctx.average)
             if d_bias is not None:
                 d_bias[some] = d_score[..., :-1]
             s = torch.cat((d_score[..., :-1], p[some][..., :-1]), 1)  # along t: of the score, and of the mixture
@@ -154,14 +154,14 @@ def _pairs_back(pairs: _Pairs, s: Tensor, t: Tensor, x: Tensor, old: Tensor, new
     """Gradients of sum_any s_ij (t_i . out_ij) in keep, drop, add, total, rest, old, new and in the first half of t."""
     d_keep, d_drop, d_add = pairs.times(s, x, t, 2), pairs.times(s, old.neg_(), t, 2), pairs.times(s, new, t, 2)
     dropped, added = pairs.times(s, pairs.drop, t, -1), pairs.times(s, pairs.add, t, -1)
-    kept, at_star = pairs.kept(s, t)
+    kept, at_largest = pairs.kept(s, t)
     d_total = kept.flatten(2, 3).mT @ t.flatten(2, 3)
     half = slice(0, t.shape[2] // 2)
-    star = None if at_star is None else at_star[:, :, half]
-    d_g = pairs.mixed(kept[:, :, half], star, dropped[:, :, half], added[:, :, half])
+    largest = None if at_largest is None else at_largest[:, :, half]
+    d_g = pairs.mixed(kept[:, :, half], largest, dropped[:, :, half], added[:, :, half])
     d_rest = torch.zeros_like(d_total)
-    if pairs.star is not None and at_star is not None:
-        d_rest = (at_star * pairs.star.rows(t)).sum(2)
+    if pairs.largest is not None and at_largest is not None:
+        d_rest = (at_largest * pairs.largest.rows(t)).sum(2)
     return d_keep, d_drop, d_add, d_total, d_rest, -(dropped * t).sum(2), (added * t).sum(2), d_g
 
 
@@ -179,7 +179,7 @@ def _weigh_back(d_p: Tensor, p: Tensor, visible: Tensor, softmax: bool, average:
     return d_p.div_(visible.sum(-1, keepdim=True).clamp_min(1)) if average else d_p
 
 
-def _spans(star: Star | None, xs: Any, times: int) -> Iterator[tuple[slice, _Pairs]]:
+def _spans(largest: LargestEntry | None, xs: Any, times: int) -> Iterator[tuple[slice, _Pairs]]:
     """Some groups at a time: their slice and their pairs, which share the scratch for `times` as many rows as g has."""
     *pairs, g, _, plain, _ = xs
     size = times * g[:1].numel() // g.shape[-1] * max(plain.shape[1], g.shape[-1])
@@ -188,4 +188,4 @@ def _spans(star: Star | None, xs: Any, times: int) -> Iterator[tuple[slice, _Pai
     scratch = g.new_empty(2, step * size)
     for start in range(0, g.shape[0], step):
         some = slice(start, start + step)
-        yield some, _Pairs(None if star is None else star.part(some), scratch, *(x[some] for x in pairs))
+        yield some, _Pairs(None if largest is None else largest.part(some), scratch, *(x[some] for x in pairs))

@@ -7,8 +7,8 @@ form,
     out_ij = (N_j - a_ji v_i + a'_ji v'_i) / (Z_j - a_ji + a'_ji)                              (linear: the numerator)
 
 Z_j - a_ji cancels where row j looks mainly at i, and only its largest entry can. So each row is kept in two pieces,
-its largest entry (the star) and the rest, each with a maximum of its own: leaving out the star leaves the rest,
-untouched by any subtraction, and leaving out another entry leaves at least the star, so that nothing cancels. The
+its largest entry (the largest) and the rest, each with a maximum of its own: leaving out the largest leaves the rest,
+untouched by any subtraction, and leaving out another entry leaves at least the largest, so that nothing cancels. The
 maxima are of content scores only; a masked score far above them wins by a bounded exponential.
 
 The backward pass is written out: it needs four I x I arrays per head where recording every step would keep a dozen.
@@ -21,13 +21,13 @@ import torch
 from torch import Tensor
 
 from efattn.network.attention import Attention
-from efattn.network.sight import Sight
+from efattn.network.visibility import Visibility
 
 FLOOR = -1e30  # stands for the maximum of nothing
 
 
 @dataclass(frozen=True)
-class Star:
+class LargestEntry:
     """Where the largest entry of each row stands among the targets, (batch, head, 1, row), and whether it does at all
     (valid; None: always). Arrays of pairs may have one more dimension between head and target."""
 
@@ -35,7 +35,7 @@ class Star:
     valid: Tensor | None
 
     def pick(self, x: Tensor) -> Tensor:
-        """(batch, head, .., target, row) -> (batch, head, .., 1, row), 0 where the star is no target"""
+        """(batch, head, .., target, row) -> (batch, head, .., 1, row), 0 where the largest is no target"""
         found = x.gather(-2, _widen(self.target, x))
         return found if self.valid is None else found * _widen(self.valid, x)
 
@@ -47,7 +47,7 @@ class Star:
         x.scatter_(-2, index, values)
 
     def rows(self, x: Tensor) -> Tensor:
-        """(batch, head, .., target, size) -> (batch, head, .., row, size): the target at each row's star"""
+        """(batch, head, .., target, size) -> (batch, head, .., row, size): the target at each row's largest entry"""
         index = _widen(self.target, x).mT  # (batch, head, .., row, 1)
         first = torch.arange(index.shape[:-2].numel(), device=x.device) * x.shape[-2]
         index = index.squeeze(-1) + first.view(*index.shape[:-2], 1)
@@ -59,8 +59,8 @@ class Star:
         values = values if self.valid is None else values * _widen(self.valid, x).mT
         x.scatter_add_(-2, _widen(self.target, x).mT.expand(values.shape), values)
 
-    def part(self, some: slice) -> "Star":
-        return Star(self.target[some], None if self.valid is None else self.valid[some])
+    def part(self, some: slice) -> "LargestEntry":
+        return LargestEntry(self.target[some], None if self.valid is None else self.valid[some])
 
 
 def _widen(y: Tensor, x: Tensor) -> Tensor:
@@ -69,7 +69,7 @@ def _widen(y: Tensor, x: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Swap:
-    """out_ij = keep_ij total_j - drop_ij old_i + add_ij new_i, with rest_j in place of total_j at the star of row j.
+    """out_ij = keep_ij total_j - drop_ij old_i + add_ij new_i, with rest_j in place of total_j at the largest of row j.
 
     keep, drop, add: (batch, head, target, row); total, rest: (batch, head, row, size); old, new: (batch, head,
     target, size)
@@ -80,7 +80,7 @@ class Swap:
     add: Tensor
     total: Tensor
     rest: Tensor
-    star: Star | None
+    largest: LargestEntry | None
     old: Tensor
     new: Tensor
 
@@ -88,30 +88,30 @@ class Swap:
         """out_ij itself for some targets: (batch, target, row, width)"""
         keep, drop, add = (c[:, :, some, :, None] for c in (self.keep, self.drop, self.add))
         total = self.total[:, :, None]
-        if self.star is not None:
+        if self.largest is not None:
             here = torch.arange(self.keep.shape[2], device=keep.device)[some, None]
-            star = self.star.target == here
-            star = star if self.star.valid is None else star & self.star.valid
-            total = torch.where(star[..., None], self.rest[:, :, None], total)
+            largest = self.largest.target == here
+            largest = largest if self.largest.valid is None else largest & self.largest.valid
+            total = torch.where(largest[..., None], self.rest[:, :, None], total)
         out = keep * total - drop * self.old[:, :, some, None] + add * self.new[:, :, some, None]
         return out.permute(0, 2, 3, 1, 4).flatten(-2)
 
 
-def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], sight: Sight) -> Swap:
+def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Visibility) -> Swap:
     """parts: queries, keys and values of [content; masked], (batch, head, context + target, size)."""
-    size = sight.seen.shape[1]
+    size = visibility.seen.shape[1]
     (q, _), (k, k_new), (v, new) = (x.split((size, x.shape[2] - size), 2) for x in parts)
-    visible = sight.content().mT[:, None]  # (batch, 1, column, row or 1)
-    onto = sight.onto_slots()
+    visible = visibility.content().mT[:, None]  # (batch, 1, column, row or 1)
+    onto = visibility.onto_slots()
     onto = None if onto is None else onto[:, None]
-    old = _at(v, sight.slots, sight.leading)
+    old = _at(v, visibility.slots, visibility.leading)
     if layer.kind == "softmax":
-        bias = layer.bias(None if sight.gap is None else sight.gap.mT)  # (batch, head, column, row)
-        biases = (None, None) if bias is None else (bias, _at(bias, sight.slots, sight.leading))
-        found = _SoftmaxSwap.apply(q, k, v, k_new, *biases, visible, onto, sight.slots, sight.leading)
+        bias = layer.bias(None if visibility.gap is None else visibility.gap.mT)  # (batch, head, column, row)
+        biases = (None, None) if bias is None else (bias, _at(bias, visibility.slots, visibility.leading))
+        found = _SoftmaxSwap.apply(q, k, v, k_new, *biases, visible, onto, visibility.slots, visibility.leading)
         keep, drop, add, total, rest, target, valid = found
-        return Swap(keep, drop, add, total, rest, Star(target, valid), old, new)
-    keep, drop, add, total = _linear(q, k, v, k_new, visible, onto, sight.slots, layer.average)
+        return Swap(keep, drop, add, total, rest, LargestEntry(target, valid), old, new)
+    keep, drop, add, total = _linear(q, k, v, k_new, visible, onto, visibility.slots, layer.average)
     return Swap(keep, drop, add, total, total, None, old, new)
 
 
@@ -153,27 +153,27 @@ class _SoftmaxSwap(torch.autograd.Function):
         gap = torch.where(second > -torch.inf, (second - top).exp(), 0.0)
         one = (top > -torch.inf).to(s.dtype)
         top, second = top.clamp_min(FLOOR), second.clamp_min(FLOOR)
-        a = s.sub_(second).exp_()  # without the star, by its own maximum
+        a = s.sub_(second).exp_()  # without the largest, by its own maximum
         size_rest, rest = a.sum(-2, keepdim=True), a.mT @ v
         size_all = gap * size_rest + one
         total = gap.mT * rest + one.mT * v.gather(2, where.mT.expand(rest.shape))
 
-        star = _as_target(where, slots, leading, a.shape[-2])
-        drop = _at(a, slots, leading) * gap  # a_ji by the row's maximum, 0 at the star
+        largest = _as_target(where, slots, leading, a.shape[-2])
+        drop = _at(a, slots, leading) * gap  # a_ji by the row's maximum, 0 at the largest
         keep = size_all - drop
-        star.put(keep, size_rest)
+        largest.put(keep, size_rest)
         if onto is not None:
             t.masked_fill_(~onto, -torch.inf)
-        t_star = t.gather(-2, star.target)
-        star.put(t.sub_(top), t_star - second)
+        t_star = t.gather(-2, largest.target)
+        largest.put(t.sub_(top), t_star - second)
         add = t.clamp_max_(80.0 if t.dtype == torch.float32 else 600.0).exp_()
-        keep.add_(add).reciprocal_().nan_to_num_(posinf=0.0)  # nothing in sight: the zero vector
+        keep.add_(add).reciprocal_().nan_to_num_(posinf=0.0)  # nothing in visibility: the zero vector
         drop.mul_(keep)
         add.mul_(keep)
-        ctx.save_for_backward(q, k, v, k_new, a, gap, one, where, star.target, star.valid, slots, keep, drop, add)
+        ctx.save_for_backward(q, k, v, k_new, a, gap, one, where, largest.target, largest.valid, slots, keep, drop, add)
         ctx.leading, ctx.biased = leading, bias is not None
-        ctx.mark_non_differentiable(*(x for x in (star.target, star.valid) if x is not None))
-        return keep, drop, add, total, rest, star.target, star.valid
+        ctx.mark_non_differentiable(*(x for x in (largest.target, largest.valid) if x is not None))
+        return keep, drop, add, total, rest, largest.target, largest.valid
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cuda")
@@ -181,14 +181,14 @@ class _SoftmaxSwap(torch.autograd.Function):
         ctx: Any, d_keep: Tensor, d_drop: Tensor, d_add: Tensor, d_total: Tensor, d_rest: Tensor, *_: Any
     ) -> Any:
         q, k, v, k_new, a, gap, one, where, target, valid, slots, keep, drop, add = ctx.saved_tensors
-        star = Star(target, valid)
+        largest = LargestEntry(target, valid)
         # keep = 1 / (left + b), drop = a keep, add = b keep
         e = d_keep * keep
         e.addcmul_(d_drop, drop).addcmul_(d_add, add)
         d_t = add * (d_add - e)
         d_a_left = (d_drop + e).mul_(keep)  # through drop, and through left = size_all - a
         d_left = e.mul_(keep).neg_()
-        at_star = star.pick(d_left)
+        at_star = largest.pick(d_left)
         d_all = d_left.sum(-2, keepdim=True) - at_star
         d_size = at_star + gap * d_all
         d_rest = d_rest + gap.mT * d_total
@@ -206,15 +206,15 @@ class _SoftmaxSwap(torch.autograd.Function):
         return d_s.mT @ k + d_t.mT @ k_new, d_s @ q, d_v, d_t @ q, *biases, None, None, None, None
 
 
-def _as_target(where: Tensor, slots: Tensor, leading: bool, size: int) -> Star:
-    """where: each row's star as a column, (batch, head, 1, row)"""
+def _as_target(where: Tensor, slots: Tensor, leading: bool, size: int) -> LargestEntry:
+    """where: each row's largest entry as a column, (batch, head, 1, row)"""
     n = slots.shape[1]
     if leading and n == size:
-        return Star(where, None)
+        return LargestEntry(where, None)
     order = torch.arange(n, device=slots.device).expand(slots.shape)
     target = slots.new_full((slots.shape[0], size), n).scatter_(1, slots, order)  # (batch, column)
     target = target[:, None, None].expand(-1, where.shape[1], 1, -1).gather(-1, where)
-    return Star(target.clamp_max(n - 1), target < n)
+    return LargestEntry(target.clamp_max(n - 1), target < n)
 
 
 def _linear(

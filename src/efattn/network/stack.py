@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from efattn.network.attention import Attention, Kind, Scale
 from efattn.network.embeddings import mlp
-from efattn.network.sight import Sight
+from efattn.network.visibility import Visibility
 
 Norm = Literal["pre", "post"]
 FEW = 2**24  # numbers in all copies, below which a GPU is done with them before it could launch anything smarter
@@ -30,7 +30,7 @@ class Inputs:
 
     content: Tensor
     masked: Tensor
-    sight: Sight
+    visibility: Visibility
     noise: list[Noise]
     weights: list[Tensor] | None = None
 
@@ -117,7 +117,7 @@ class Stack(nn.Module):
         self,
         content: Tensor,
         masked: Tensor,
-        sight: Sight,
+        visibility: Visibility,
         *,
         path: "Path | None" = None,
         weights: list[Tensor] | None = None,
@@ -125,13 +125,15 @@ class Stack(nn.Module):
         """`path` forces one of the functions of efattn.network.conditionals; a list given as `weights` receives one
         tensor (batch, head, target, context) per layer, each target's own slot standing for its masked form."""
         if self.training and self.context_dropout:
-            sight = sight.without(torch.rand(sight.seen.shape, device=content.device) < self.context_dropout)
+            visibility = visibility.without(
+                torch.rand(visibility.seen.shape, device=content.device) < self.context_dropout
+            )
         noise: list[Noise] = [None] * len(self.blocks)
         if self.training and self.dropout:
             first, *rest = self.draw(content, 2 * len(self.blocks) + 1)
             noise = list(zip(rest[::2], rest[1::2], strict=True))
             content, masked = content * first, masked * first
-        inputs = Inputs(content, masked, sight, noise, weights)
+        inputs = Inputs(content, masked, visibility, noise, weights)
         path = path or self.choose(inputs)
         return self.final(path(self, inputs))
 
@@ -143,7 +145,7 @@ class Stack(nn.Module):
         """The cheapest exact path."""
         from efattn.network import conditionals
 
-        if inputs.sight.causal or len(self.blocks) == 1:
+        if inputs.visibility.causal or len(self.blocks) == 1:
             return conditionals.two_streams
         if inputs.content.device.type != "cpu" and inputs.content[0].numel() * inputs.masked[..., 0].numel() <= FEW:
             return conditionals.literal

@@ -17,7 +17,7 @@ import torch
 from efattn.data import Batch
 from efattn.families import Gaussian, Poisson
 from efattn.models import LatentItems, LatentPlaces, LatentValues, as_attention
-from efattn.models.latent_factor import LatentFactor
+from efattn.models.latent_factor import LatentVectors
 from efattn.network import Context
 from efattn.theory.table import text
 
@@ -86,13 +86,13 @@ def ragged(seed: int, *, counts: bool = False) -> Batch:
     return Batch.of(groups, torch.float64)
 
 
-def _models(seed: int, context: Context, intercept: bool) -> Iterator[tuple[int, str, LatentFactor, Batch]]:
+def _models(seed: int, context: Context, intercept: bool) -> Iterator[tuple[int, str, LatentVectors, Batch]]:
     how: dict[str, Any] = {"context": context, "intercept": intercept}
     sizes = (2, 16, WIDTH)
     plain, counts = ragged(seed), ragged(seed, counts=True)
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        cases: list[tuple[int, str, LatentFactor, Batch]] = [
+        cases: list[tuple[int, str, LatentVectors, Batch]] = [
             (1, "items", LatentItems(ITEMS, WIDTH, **how), plain),
             (1, "items, distinct", LatentItems(ITEMS, WIDTH, support="distinct", **how), plain),
             (2, "places, all", LatentPlaces(sizes, Gaussian(1.0), **how), plain),
@@ -109,7 +109,7 @@ def _models(seed: int, context: Context, intercept: bool) -> Iterator[tuple[int,
 
 
 @torch.no_grad()
-def _difference(model: LatentFactor, batch: Batch) -> tuple[int, float, float]:
+def _difference(model: LatentVectors, batch: Batch) -> tuple[int, float, float]:
     """Rows, the largest natural parameter, and the largest difference; an item ruled out must be so in both."""
     here = batch.exists[:, : batch.length]
     ours, theirs = model.outputs(batch)[here], as_attention(model).outputs(batch)[here]

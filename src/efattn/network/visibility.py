@@ -16,7 +16,7 @@ Context = Literal["past", "others"]
 
 
 @dataclass(frozen=True)
-class Sight:
+class Visibility:
     """seen (batch, context): which content can be looked at at all; slots (batch, target): where each target stands;
     allowed (batch or 1, context, context): which row may look at which column, None for all; own: rows see themselves;
     causal: content never looks at a target that looks at it; leading: the targets are the first columns, in order; gap
@@ -40,7 +40,7 @@ class Sight:
         pairs: Tensor | None = None,
         own: bool = True,
         gap: Tensor | None = None,
-    ) -> "Sight":
+    ) -> "Visibility":
         """exists (batch, context), its first `length` columns the current group; pairs (batch, context, context)."""
         batch, size = exists.shape
         here = torch.arange(size, device=exists.device)
@@ -54,7 +54,7 @@ class Sight:
             allowed = base | eye if own else base & ~eye
         return cls(exists, here[:length].expand(batch, length), allowed, own, context == "past", True, gap)
 
-    def at(self, slots: Tensor) -> "Sight":
+    def at(self, slots: Tensor) -> "Visibility":
         """The same, for other targets."""
         return replace(self, slots=slots, leading=False)
 
@@ -96,7 +96,7 @@ class Sight:
         return torch.cat((self.targets(), own), -1)
 
     def copies(self) -> Tensor:
-        """(batch, target, row or 1, column): the sequence of each target, its slot in sight of whoever may look at
+        """(batch, target, row or 1, column): the sequence of each target, its slot in visibility of whoever may look at
         it."""
         seen = (self.seen[:, None] | self.slot_columns())[:, :, None]
         return seen if self.allowed is None else seen & self.allowed[:, None]
@@ -108,6 +108,6 @@ class Sight:
     def _by_slot(self) -> Tensor:
         return self.slots[..., None].expand(-1, -1, self.seen.shape[1])
 
-    def without(self, hidden: Tensor) -> "Sight":
+    def without(self, hidden: Tensor) -> "Visibility":
         """Hide the same part of the context, (batch, context), from all targets of a group."""
         return replace(self, seen=self.seen & ~hidden)
