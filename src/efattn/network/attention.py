@@ -4,8 +4,8 @@
 
 With `gaps`, each head learns what to add to the score for each class of the time between row and column (gaps.py).
 
-Linear attention takes p_ij = q_i . k_j / scale itself, optionally divided by the number of columns that are seen. Looking
-at nothing gives the zero vector in place of the average. The paper prints scale = width, its code sqrt(width / heads).
+Linear attention takes p_ij = q_i . k_j / scale itself, optionally divided by the number of columns seen. Looking at
+nothing gives the zero vector in place of the average. The paper prints scale = width, its code sqrt(width / heads).
 """
 
 import math

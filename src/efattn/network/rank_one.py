@@ -167,7 +167,7 @@ class _SoftmaxSwap(torch.autograd.Function):
         t_star = t.gather(-2, largest.target)
         largest.put(t.sub_(top), t_star - second)
         add = t.clamp_max_(80.0 if t.dtype == torch.float32 else 600.0).exp_()
-        keep.add_(add).reciprocal_().nan_to_num_(posinf=0.0)  # nothing in visibility: the zero vector
+        keep.add_(add).reciprocal_().nan_to_num_(posinf=0.0)  # nothing is seen: the zero vector
         drop.mul_(keep)
         add.mul_(keep)
         ctx.save_for_backward(q, k, v, k_new, a, gap, one, where, largest.target, largest.valid, slots, keep, drop, add)

@@ -96,7 +96,7 @@ class Visibility:
         return torch.cat((self.targets(), own), -1)
 
     def copies(self) -> Tensor:
-        """(batch, target, row or 1, column): the sequence of each target, its slot in visibility of whoever may look at
+        """(batch, target, row or 1, column): the sequence of each target, its slot seen by whoever may look at
         it."""
         seen = (self.seen[:, None] | self.slot_columns())[:, :, None]
         return seen if self.allowed is None else seen & self.allowed[:, None]
