@@ -264,11 +264,11 @@ ROLES = (
 FIT = {
     "missing": "A code such as -1 that stands for a missing value; or several.",
     "validation": "Held out to stop early by: a share of the groups (with lags: of the times), a table, or none.",
-    "checkpoint": "A folder to keep the state of training in.",
+    "checkpoint": "A folder to keep the state of training in, until the model is saved.",
     "resume": f"Go on from {named('checkpoint')}.",
     "history": "A file to append a line of JSON to per epoch.",
     "callbacks": "Called with each epoch's record.",
-    "progress": "A bar; by default on a terminal.",
+    "progress": "yes for a bar, no for silence; by default a bar on a terminal or in a notebook, else lines.",
     "planned": "Called with what was understood, before training starts.",
 }
 

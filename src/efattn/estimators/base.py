@@ -27,6 +27,7 @@ from efattn.inference import AttentionWeights, Companion, Fitted
 from efattn.inference.summary import last_fit
 from efattn.models import Conditionals, Model
 from efattn.network import Context
+from efattn.options import fit_words
 from efattn.training import Checkpoint, Record, Training, memory, resolve_device
 
 
@@ -40,8 +41,8 @@ class GroupEstimator(BaseEstimator, ABC):
     family: Any
     context: Context
     terms: Any
-    support: str
-    standardise: str
+    support: Any
+    standardise: Any
     seed: int
     training: Training | None
     ensemble: int = 1  # members; a constructor may have it
@@ -84,12 +85,6 @@ class GroupEstimator(BaseEstimator, ABC):
         progress: bool | None = None,
         planned: Callable[[Blueprint], object] | None = None,
     ) -> Any:
-        """Fit to a frame or a file. Roles name columns; validation: a share of the groups (with lags: of the times)
-        held out to stop early by, or a table, or None; checkpoint: a folder to write to while training, and with
-        resume=True to go on from, emptied when the model is saved; callbacks: called with each epoch's record; history:
-        a file to append each record to as a line of JSON; progress: True for a bar, False for silence, by default a
-        bar on a terminal and a line per stage elsewhere; planned: called with what was understood, before training
-        starts."""
         self._check()
         calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
         value = choosing.ordered(self.family, _tuple(value))
@@ -116,6 +111,8 @@ class GroupEstimator(BaseEstimator, ABC):
             else:
                 _describe(blueprint, stages)
             return self._fit(blueprint, stages, callbacks=calls, checkpoint=checkpoint, resume=resume)
+
+    fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
 
     def _fit(self, blueprint: Blueprint, stages: Stages, *, callbacks: Any, checkpoint: Any, resume: bool) -> Any:
         options = self.training or Training()
@@ -150,7 +147,7 @@ class GroupEstimator(BaseEstimator, ABC):
         if not len(source):
             raise DataError("The table has no rows: there is nothing to learn from.")
         schema = before.schema.with_new_items(source)
-        groups = schema.encode(source, need=("value",) if "value" in before.terms else ())
+        groups = schema.encode(source, need=("value",) if "value" in before.terms else (), sort=True)
         before.check(groups)
         draft = replace(Blueprint.of(before), schema=schema, groups=groups)
         blueprint = replace(split(draft, validation, self.seed, None), notes=tuple(groups.notes))

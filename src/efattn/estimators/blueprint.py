@@ -141,7 +141,7 @@ def split(draft: Blueprint, validation: Any, seed: int, standardise: str | None)
     elif isinstance(validation, int | float):
         train, held = groups.split(float(validation), seed)
     else:
-        train, held = groups, schema.encode(validation, need=("value",) if "value" in draft.terms else ())
+        train, held = groups, schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
         if draft.family is not None and held.value is not None:
             draft.family.check(held.value, schema.roles.of("value"), held.label)
     if standardise is not None:
