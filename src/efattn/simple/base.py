@@ -43,9 +43,11 @@ class Setting:
 
 
 class Recipe(ABC):
-    """The options of a simple model, as a frozen dataclass. models: which term it is for."""
+    """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure: whether it can use
+    one."""
 
     models: ClassVar[Literal["item", "value"]]
+    exposure: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, setting: Setting) -> Conditionals:
