@@ -109,9 +109,13 @@ class Training:
     def patience_for(self, batches: int) -> int | None:
         return max(5, -(-100 // max(batches, 1))) if self.patience == "auto" else self.patience
 
+    def warm_steps(self, total: int) -> int:
+        """How many steps it takes until the highest rate."""
+        return max(round(self.warmup * min(total, 1000)), 1)
+
     def rate_at(self, step: int, total: int, drops: int | None = None) -> float:
         """The learning rate of a step, 0 .. total - 1, after so many drops; None where nothing tells of a plateau."""
-        warm = max(round(self.warmup * min(total, 1000)), 1)
+        warm = self.warm_steps(total)
         if step < warm:
             return self.rate * (step + 1) / warm
         if self.decay == "none":
@@ -190,6 +194,11 @@ class EFAOptions(_Model):
         "efattn.simple or several; auto for a Gaussian of values where it is quickly fitted; none for networks alone.",
         several=True,
         metavar="MODEL",
+    )
+    refit: bool | Literal["auto"] = _field(
+        "auto",
+        "Once all is chosen on held-out groups, fit once more to all groups; auto does where validation is a share of "
+        "the table's own.",
     )
 
 

@@ -97,6 +97,16 @@ def fitted_simple(
     return model.eval().requires_grad_(False)
 
 
+def fitted_again(companion: Companion, whole: Blueprint, context: Context, stages: "Stages | None" = None) -> Companion:
+    """To all groups, shrunk as much as before, with the same share. What is trained by steps stays as it is."""
+    recipe, model = companion.recipe, companion.model
+    if not isinstance(model, DirectlyFitted):
+        return companion
+    chosen = model.chosen_options()
+    again = fitted_simple(replace(recipe, **chosen), whole, context, Training(), 0, stages)  # type: ignore[type-var]
+    return companion._replace(model=again)
+
+
 def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
     """A DataError where a simple model cannot know what the table has."""
     kind, roles = type(recipe).__name__, blueprint.schema.roles

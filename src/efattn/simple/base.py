@@ -77,6 +77,10 @@ class DirectlyFitted(Conditionals):
         """held: groups to choose the amount of regularisation by; without them a part of `groups` is set aside for
         it, and the fit then uses all of them. tick: told how far it is."""
 
+    def chosen_options(self) -> dict[str, float]:
+        """Options of the recipe as the fit has chosen them."""
+        return {}
+
     @final
     def start(self, batch: Batch) -> None:
         """`fit` takes all it needs."""

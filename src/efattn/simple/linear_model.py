@@ -87,6 +87,9 @@ class PenalisedLinear(DirectlyFitted):
         for name, size in sizes.items():
             self.register_buffer(name, torch.zeros(size, dtype=torch.float64))
 
+    def chosen_options(self) -> dict[str, float]:
+        return {"penalty": float(self.get_buffer("chosen"))}
+
     # ---- what a row knows
 
     def described(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
