@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("efattn")
 CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
 ITEMS = 3000  # for an additive logit
-LEAST = 0.005  # of all targets: what explains fewer, besides its own, has no share
-ROUNDS = 300
+LEAST = 0.005  # of all targets: what explains fewer has no share
+FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
 
 
 def check(asked: Any) -> None:
@@ -136,7 +136,7 @@ def with_shares(
             columns = [networks, *([Part(model, 1.0)] for _, model in offers)]
             scores = [mixture.log_probs(parts, blueprint.held, TOKENS) for parts in columns]
             table, weight = torch.stack([values for values, _ in scores], 1), scores[0][1]
-            shares = best_shares(table, weight)[1:].tolist()
+            shares = best_shares(table, weight, len(blueprint.held))[1:].tolist()
             notes.append(_words(name, offers, shares, table, weight))
         kept = [Companion(recipe, model, share) for (recipe, model), share in zip(offers, shares, strict=True) if share]
         if kept:
@@ -145,19 +145,20 @@ def with_shares(
 
 
 @torch.no_grad()
-def best_shares(scores: Tensor, weight: Tensor) -> Tensor:
-    """(component,): maximises sum_i w_i log sum_k s_k exp(scores_ik) + sum_k log s_k by expectation-maximisation: each
-    component counts as one target that it alone explains, so that a few targets decide little. It is concave, so that
-    this finds the best; a component that explains hardly any besides its own gets nothing."""
+def best_shares(scores: Tensor, weight: Tensor, groups: int) -> Tensor:
+    """(component,): maximises sum_i w_i log sum_k s_k exp(scores_ik) + a sum_k log s_k by expectation-maximisation,
+    where a is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that this
+    finds the best; a component that explains hardly any target gets nothing."""
     finite, parts, count = scores.clamp_min(-1e30), scores.shape[1], float(weight.sum())
+    extra = FEW / (FEW + groups)
     share = torch.full((parts,), 1 / parts, dtype=torch.float64)
     for _ in range(ROUNDS):
         mine = (finite + share.clamp_min(1e-300).log()).softmax(1)
-        new = (weight @ mine + 1) / (count + parts)
-        if float((new - share).abs().max()) < 1e-5:
+        new = (weight @ mine + extra) / (count + parts * extra)
+        moved, share = float((new - share).abs().max()), new
+        if moved < 1e-6:
             break
-        share = new
-    share = torch.where(share * (count + parts) < 1 + LEAST * count, 0.0, share)
+    share = torch.where(share * (count + parts * extra) < extra + LEAST * count, 0.0, share)
     return share / share.sum() if float(share.sum()) else torch.eye(parts, dtype=torch.float64)[0]
 
 
