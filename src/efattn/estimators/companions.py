@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from efattn.errors import DataError, EfattnError, Note, named, option
+from efattn.estimators import saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion, Part, mixture
 from efattn.models import Conditionals, Model
@@ -28,7 +29,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("efattn")
 CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
-ITEMS = 3000  # for an additive logit
+ITEMS, EPOCHS = 3000, 100  # for an additive logit: how many it may be of, and how long it is trained at most
 LEAST = 0.005  # of all targets: what explains fewer has no share
 FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
 
@@ -47,26 +48,40 @@ def check(asked: Any) -> None:
             )
 
 
+def recipes(asked: Any, blueprint: Blueprint, context: Context) -> list[Recipe]:
+    """Those asked for; a DataError, before anything is trained, for one that cannot know what the table has."""
+    if isinstance(asked, str):
+        return _offers(blueprint)
+    several = [] if asked is None else list(asked) if isinstance(asked, list | tuple) else [asked]
+    for recipe in several:
+        check_suits(recipe, blueprint)
+        with saving.without_memory():
+            recipe.build(blueprint.setting(recipe.models, context))
+    return several
+
+
 def fitted_companions(
-    asked: Any, blueprint: Blueprint, context: Context, options: Training, seed: int, stages: "Stages | None" = None
+    recipes: Sequence[Recipe],
+    blueprint: Blueprint,
+    context: Context,
+    options: Training,
+    seed: int,
+    *,
+    offers: bool,
+    stages: "Stages | None" = None,
 ) -> dict[str, list[tuple[Recipe, Conditionals]]]:
-    """By term, those asked for. With "auto" they are no more than an offer, so that a table which one cannot be fitted
-    to has none."""
-    auto = isinstance(asked, str)
-    recipes = (
-        _offers(blueprint) if auto else [] if asked is None else asked if isinstance(asked, list | tuple) else [asked]
-    )
-    found: dict[str, list[tuple[Recipe, Conditionals]]] = {}
+    """By term. Those that were not asked for are offers, so that a table which one cannot be fitted to does without."""
+    fitted: dict[str, list[tuple[Recipe, Conditionals]]] = {}
     for recipe in recipes:
         try:
             model = fitted_simple(recipe, blueprint, context, options, seed, stages)
         except (EfattnError, ArithmeticError, RuntimeError, ValueError) as error:
-            if not auto:
+            if not offers:
                 raise
             log.debug("No simple model beside the network: %s", error)
             continue
-        found.setdefault(blueprint.term_name(recipe.models), []).append((recipe, model))
-    return found
+        fitted.setdefault(blueprint.term_name(recipe.models), []).append((recipe, model))
+    return fitted
 
 
 def fitted_simple(
@@ -89,12 +104,19 @@ def fitted_simple(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model.start(blueprint.train.flat())
-    fitting = Fitting(Model({kind: model}), blueprint.train, blueprint.held, replace(options, jobs=1), seed)
+    fitting = Fitting(Model({kind: model}), blueprint.train, blueprint.held, _calm(options), seed)
     fitting.tick = None if stages is None else stages.tick
     fitting.run()
     if fitting.interrupted:
         raise KeyboardInterrupt
     return model.eval().requires_grad_(False)
+
+
+def _calm(options: Training) -> Training:
+    """A simple model is trained until it gets no better, and not for as long as a network may be."""
+    epochs = None if options.epochs is None else min(options.epochs, EPOCHS)
+    patience = "auto" if options.patience is None else options.patience
+    return replace(options, jobs=1, draws=None, epochs=epochs, patience=patience)
 
 
 def fitted_again(companion: Companion, whole: Blueprint, context: Context, stages: "Stages | None" = None) -> Companion:
@@ -147,8 +169,8 @@ def with_shares(
 @torch.no_grad()
 def best_shares(scores: Tensor, weight: Tensor, groups: int) -> Tensor:
     """(component,): maximises sum_i w_i log sum_k s_k exp(scores_ik) + a sum_k log s_k by expectation-maximisation,
-    where a is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that this
-    finds the best; a component that explains hardly any target gets nothing."""
+    where a is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that
+    this finds the best; a component that explains hardly any target gets nothing."""
     finite, parts, count = scores.clamp_min(-1e30), scores.shape[1], float(weight.sum())
     extra = FEW / (FEW + groups)
     share = torch.full((parts,), 1 / parts, dtype=torch.float64)
