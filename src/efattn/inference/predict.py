@@ -1,4 +1,9 @@
-"""What is expected of each row, from its context, never from itself, in the table's units."""
+"""What is expected of each row, from its context, never from itself, in the table's units.
+
+    values   <value>_mean, _sd, _lower, _upper; of ordered levels also _mode, the most probable, and, of at most 50
+             levels, _p_<level>, the probability of each
+    items    <item>_mode and its probability, where there are no values
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from numbers import Real
@@ -13,8 +18,10 @@ from efattn.errors import DataError, named
 from efattn.families import Product
 from efattn.inference import frames, mixture
 from efattn.inference.fitted import Fitted, Part
-from efattn.inference.score import put, refuse_nan
+from efattn.inference.score import put, refuse_infinite
 from efattn.inference.tables import Tell, announce, encoded
+
+MOST_LEVELS = 50  # that get a column each
 
 
 def predict(
@@ -56,8 +63,8 @@ def most_probable(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: i
 def expected(
     fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int, interval: float | None
 ) -> dict[str, np.ndarray]:
-    """For each value column its _mean and _sd, with an interval its _lower and _upper, of levels also the _mode and the
-    probability of each."""
+    """For each value column its _mean and _sd, with an interval its _lower and _upper, of levels also the _mode and,
+    where they are few, the probability of each."""
     family, schema, shares = parts[0].model.family, fitted.schema, [part.share for part in parts]
     assert isinstance(family, Product)
     names = schema.roles.of("value")
@@ -77,7 +84,7 @@ def expected(
                 put(columns[f"{name}_{kind}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
         _put_levels(fitted, columns, batch, members, shares, rows)
     for name, column in columns.items():
-        refuse_nan(column, np.ones(rows, bool), groups, name)
+        refuse_infinite(column, np.ones(rows, bool), groups, f"prediction {name!r}", names[0])
     return columns
 
 
@@ -98,7 +105,7 @@ def _put_levels(
         name, p = names[where.start], mixture.average((part.probabilities(f[..., outputs]) for f in members), shares)
         columns.setdefault(f"{name}_mode", np.full(rows, np.nan))
         put(columns[f"{name}_mode"], batch, torch.as_tensor(levels, dtype=torch.float64)[p.argmax(-1)])
-        for k, level in enumerate(levels):
+        for k, level in enumerate(levels if len(levels) <= MOST_LEVELS else ()):
             columns.setdefault(f"{name}_p_{level}", np.full(rows, np.nan))
             put(columns[f"{name}_p_{level}"], batch, p[..., k])
 

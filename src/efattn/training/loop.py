@@ -290,7 +290,8 @@ class _Term:
         if not at.weight > 0:
             raise DataError(
                 f"There is nothing to fit the {self.name} term to: no training row of a positive weight is a target "
-                f"with a known item or value. Check {named('target')} and {named('weight')}, and what is missing."
+                f"with a known item or value. Check {named('target')} and {named('weight')}, and what is missing.",
+                option="target",
             )
         train = at.total / at.weight
         with self.at_the_mean():
