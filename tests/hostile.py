@@ -13,7 +13,7 @@ import tempfile
 import traceback
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,44 @@ NAMES = (
     "", " ", "a\nb", "\x1b[31mred", "naïve ☃", "\U0001f600", "a" * 300, "a'b\"c", "a\x02b\x03", "NaN", "{0}", "%s", "a.b",
     "=1+1", "y_", "y_p_1", "nan", "\ufeffbom", "e\u0301", "é", "-1", "target", "a+b", "a/b", "\t",
 )  # fmt: skip
-WORDS = ("", " ", "a", "A", "a ", "NA", "nan", "None", "é", "e\u0301", "☃", "a\nb", "\x1b[2J", "x" * 500, "0", "00", "-1", "\x02", "'")
-HUGE = (9.97e36, -999.0, 1e308, -1e308, 1e-50, -1.0, 0.0, 1.0, 1e18, 1e20, 1e30, 5e-324, 0.99999999, 2.0**24 + 1, math.inf)
+WORDS = (
+    "",
+    " ",
+    "a",
+    "A",
+    "a ",
+    "NA",
+    "nan",
+    "None",
+    "é",
+    "e\u0301",
+    "☃",
+    "a\nb",
+    "\x1b[2J",
+    "x" * 500,
+    "0",
+    "00",
+    "-1",
+    "\x02",
+    "'",
+)
+HUGE = (
+    9.97e36,
+    -999.0,
+    1e308,
+    -1e308,
+    1e-50,
+    -1.0,
+    0.0,
+    1.0,
+    1e18,
+    1e20,
+    1e30,
+    5e-324,
+    0.99999999,
+    2.0**24 + 1,
+    math.inf,
+)
 FAMILIES = (
     "auto", "gaussian", "poisson", "negative_binomial", "bernoulli", "binomial", "ordinal", "gamma", "exponential",
     "beta", "multivariate_gaussian",
@@ -169,11 +205,32 @@ def _key(made: Case, name: str, number: np.ndarray) -> None:
         made.put(name, number * 0.5 - 1)
 
 
+def _training(draw: np.random.Generator) -> Training:
+    """Mostly quick; now and then at a rate that ruins any network."""
+    if draw.random() < 0.8:
+        return TRAINING
+    return replace(
+        TRAINING,
+        epochs=int(draw.choice([1, 2, 8])),
+        rate=float(draw.choice([1e-30, 3e-3, 1.0, 1e3, 1e30])),
+        draws=[None, 1, 2][int(draw.integers(3))],
+        average=float(draw.choice([0, 0.9])),
+        clip=[None, 1.0, 1e30][int(draw.integers(3))],
+        decay=str(draw.choice(["plateau", "cosine", "none"])),
+        patience=1 if draw.random() < 0.5 else None,
+    )
+
+
 def _model(made: Case) -> None:
     draw, roles, kind = made.draw, made.roles, made.draw.random()
     family = FAMILIES[int(draw.integers(len(FAMILIES)))] if draw.random() < 0.3 else "auto"
     context = "past" if ("order" in roles and draw.random() < 0.6) or draw.random() < 0.01 else "others"
-    shared: dict[str, Any] = {"family": family, "context": context, "seed": int(draw.integers(3)), "training": TRAINING}
+    shared: dict[str, Any] = {
+        "family": family,
+        "context": context,
+        "seed": int(draw.integers(3)),
+        "training": _training(draw),
+    }
     shared["support"] = str(draw.choice(["auto", "all", "distinct"], p=[0.8, 0.15, 0.05]))
     shared["standardise"] = str(draw.choice(["auto", "global", "item", "none"], p=[0.6, 0.15, 0.15, 0.1]))
     lags = int(draw.choice([0, 1, 2])) if "time" in roles else 0
@@ -184,6 +241,9 @@ def _model(made: Case) -> None:
         more["ensemble"] = 2 if draw.random() < 0.08 else 1
         more["gaps"] = True if draw.random() < (0.3 if "order" in roles else 0.02) else "auto"
         more["companions"] = _companions(made)
+        if draw.random() < 0.2:
+            more |= {"norm": [None, "pre", "post"][int(draw.integers(3))], "feed_forward": int(draw.choice([0, 1, 8]))}
+            more |= {"dropout": float(draw.choice([0, 0.9])), "context_dropout": float(draw.choice([0, 0.9]))}
         made.model = EFA(**shared, **more)
     elif kind < 0.85:
         made.model = LatentFactor(**shared, width=4, neighbours=neighbours)
@@ -240,7 +300,9 @@ def absent(made: Case) -> bool | None:
     where = draw.random(len(column)) < draw.choice([0.1, 0.5, 0.9])
     if draw.random() < 0.3:
         group = made.columns["g"] if "g" in made.columns else column
-        where = group.eq_missing(pl.Series([group[int(draw.integers(len(group)))]], dtype=group.dtype)).to_numpy().copy()
+        where = (
+            group.eq_missing(pl.Series([group[int(draw.integers(len(group)))]], dtype=group.dtype)).to_numpy().copy()
+        )
     elif draw.random() < 0.15:
         where[:] = True
     if column.dtype.is_float() and draw.random() < 0.5:
@@ -254,7 +316,9 @@ def constant(made: Case) -> bool | None:
     name = _some(made, "value", "attributes", "item", "order", "time", "weight", "target", "exposure", "group")
     if name is None:
         return False
-    made.columns[name] = pl.repeat(made.columns[name][0], len(made), dtype=made.columns[name].dtype, eager=True).alias(name)
+    made.columns[name] = pl.repeat(made.columns[name][0], len(made), dtype=made.columns[name].dtype, eager=True).alias(
+        name
+    )
     return None
 
 
@@ -325,7 +389,7 @@ def all_items_distinct(made: Case) -> bool | None:
 def of_another_type(made: Case) -> bool | None:
     """Numbers as text, as decimals, as categories; times as text; lists."""
     name, draw = _some(made, "value", "item", "group", "attributes", "order", "time", "weight", "target"), made.draw
-    if name is None:
+    if name is None or made.columns[name].dtype == pl.Binary:
         return False
     column, kind = made.columns[name], int(draw.integers(9))
     if kind == 0:
@@ -401,7 +465,9 @@ def far_attributes(made: Case) -> None:
 
 def words_as_attributes(made: Case) -> None:
     made.put("b", [WORDS[int(k)] for k in made.draw.integers(0, len(WORDS), len(made))])
-    made.roles["attributes"] = [*made.of("attributes"), "b"] if "b" not in made.of("attributes") else made.of("attributes")
+    made.roles["attributes"] = (
+        [*made.of("attributes"), "b"] if "b" not in made.of("attributes") else made.of("attributes")
+    )
 
 
 def far_values(made: Case) -> bool | None:
@@ -409,13 +475,18 @@ def far_values(made: Case) -> bool | None:
     name = _some(made, "value")
     if name is None or not made.columns[name].dtype.is_numeric():
         return False
-    made.put(name, made.columns[name].cast(pl.Float64) * 10.0 ** made.draw.choice([-300, -45, -30, -9, 9, 16, 17, 30, 36, 300]))
+    made.put(
+        name,
+        made.columns[name].cast(pl.Float64) * 10.0 ** made.draw.choice([-300, -45, -30, -9, 9, 16, 17, 30, 36, 300]),
+    )
     return None
 
 
 def odd_roles(made: Case) -> None:
     """A role that names what is not there, one column in two roles, no name at all."""
-    role = str(made.draw.choice(["group", "item", "value", "attributes", "order", "weight", "target", "time", "series"]))
+    role = str(
+        made.draw.choice(["group", "item", "value", "attributes", "order", "weight", "target", "time", "series"])
+    )
     made.roles[role] = [("absent",), (), None, "g", ["y", "y"], "y"][int(made.draw.integers(6))]
 
 
@@ -492,7 +563,7 @@ def _arrow(frame: Any) -> Any:
 
 
 def holds(made: Case, folder: Path) -> str:
-    """"answered", or the text of the error; an AssertionError, or any other error, where the law is broken."""
+    """ "answered", or the text of the error; an AssertionError, or any other error, where the law is broken."""
     table = made.table
     try:
         model = made.model.fit(table, **made.roles, **made.options, progress=False)
@@ -507,6 +578,8 @@ def holds(made: Case, folder: Path) -> str:
     again = efattn.load(path)
     assert again.summary() == model.summary()
     assert _answer(made, lambda: again.score(table)) == score, "a loaded model scores otherwise"
+    if made.draw.random() < 0.3 and _answer(made, lambda: again.update(made.other, progress=False)) is not None:
+        _answers(made, again, made.other)
     return "answered"
 
 
@@ -527,6 +600,8 @@ def _answers(made: Case, model: Any, table: Any) -> float | None:
             best = _answer(made, lambda histories=histories: model.recommend(histories, k=3))
             if best is not None:
                 _are_probabilities(model, as_polars(best))
+    weights = _answer(made, lambda: model.attention(table))
+    assert weights is None or np.isfinite(np.asarray(weights.weights)).all()
     return score
 
 
@@ -608,7 +683,9 @@ def main(first: int, last: int) -> None:
             except Exception as error:
                 said = f"BROKEN {type(error).__name__}"
                 where = traceback.format_exc().strip().splitlines()
-                sys.stdout.write(f"---- {seed} {made.spices} {made.model!r} {made.roles}\n" + "\n".join(where[-9:]) + "\n")
+                sys.stdout.write(
+                    f"---- {seed} {made.spices} {made.model!r} {made.roles}\n" + "\n".join(where[-9:]) + "\n"
+                )
             told[said[:40]] = told.get(said[:40], 0) + 1
     for said, count in sorted(told.items(), key=lambda pair: -pair[1]):
         sys.stdout.write(f"{count:6d} {said!r}\n")

@@ -39,5 +39,7 @@ class LatentFactor(LatentFactorOptions, GroupEstimator):  # type: ignore[misc]
             found[blueprint.value_name] = LatentPlaces(sizes, blueprint.inside_family, neighbours=nearest, **options)
         else:
             wanted = f"pass {option('item')} or {option('attributes')}"
-            raise DataError(f"A latent factor model of values needs an item column or attributes: {wanted}.", option="item")
+            raise DataError(
+                f"A latent factor model of values needs an item column or attributes: {wanted}.", option="item"
+            )
         return found

@@ -1,8 +1,8 @@
 """What is expected of each row, from its context, never from itself, in the table's units.
 
-    values   <value>_mean, _sd, _lower, _upper; of ordered levels also _mode, the most probable, and, of at most 50
-             levels, _p_<level>, the probability of each
-    items    <item>_mode and its probability, where there are no values
+values   <value>_mean, _sd, _lower, _upper; of ordered levels also _mode, the most probable, and, of at most 50
+         levels, _p_<level>, the probability of each
+items    <item>_mode and its probability, where there are no values
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -49,13 +49,17 @@ def predict(
 
 @torch.no_grad()
 def most_probable(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int) -> dict[str, Any]:
-    """<item>_mode per key of the items, and its probability."""
+    """<item>_mode per key of the items, and its probability; null and 0 where every item is there already."""
     item, probability, vocabulary = np.zeros(rows, np.int64), np.full(rows, np.nan), fitted.vocabulary
     for batch in fitted.batches(groups, parts[0].model):
-        best = mixture.average((x.model.family.mean(x.outputs(batch)) for x in parts), [x.share for x in parts]).max(-1)
+        p = mixture.item_probabilities(parts, lambda x, batch=batch: x.outputs(batch), vocabulary.columns[0])
+        best = p.max(-1)
         put(item, batch, best.indices)
         put(probability, batch, best.values)
-    names = {f"{column}_mode": values for column, values in frames.item_columns(vocabulary, item).items()}
+    names = {
+        f"{column}_mode": frames.nulls(x, probability > 0)
+        for column, x in frames.item_columns(vocabulary, item).items()
+    }
     return {**names, f"{'_'.join(vocabulary.columns)}_probability": probability}
 
 

@@ -111,7 +111,9 @@ class MeanAndVariance(DirectlyFitted):
         self.part = self.family.parts[0]
         if not self.part.scalar:
             wanted = f"choose a family of one column, such as {option('family', 'gaussian')}"
-            raise DataError(f"A simple model has one value column, and {self.part!r} is for several: {wanted}.", option="family")
+            raise DataError(
+                f"A simple model has one value column, and {self.part!r} is for several: {wanted}.", option="family"
+            )
         self.items, self.lags, self.has_items = max(setting.items, 1), setting.lags, setting.items > 0
         self.cells_in_all = self.items * (self.lags + 1)
         self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
@@ -186,7 +188,10 @@ class Cells:
     @classmethod
     def of(cls, batch: Batch, items: int, lags: int, has_items: bool) -> "Cells":
         if has_items and batch.item is None:
-            raise DataError(f"This model was fitted with an item column, and the data have none: pass {option('item')}.", option="item")
+            raise DataError(
+                f"This model was fitted with an item column, and the data have none: pass {option('item')}.",
+                option="item",
+            )
         item = batch.item if has_items and batch.item is not None else torch.zeros_like(batch.exists, dtype=torch.long)
         lag = torch.zeros_like(item) if batch.lag is None else batch.lag
         known = batch.exists & (item < items) & (lag <= lags)

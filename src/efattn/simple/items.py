@@ -169,4 +169,6 @@ def _counted(groups: Groups, items: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_items(items: int) -> None:
     if items > MOST:
-        raise DataError(f"A table of {items} by {items} items is too large; it takes at most {MOST} items.", option="item")
+        raise DataError(
+            f"A table of {items} by {items} items is too large; it takes at most {MOST} items.", option="item"
+        )
