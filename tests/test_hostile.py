@@ -5,7 +5,8 @@ import pandas as pd
 import polars as pl
 import pytest
 import torch
-from hostile import case, holds
+from hostile import holds
+from hostile_tables import case
 from small import efa, latent, ratings
 
 import efattn
@@ -144,7 +145,7 @@ def test_times_too_far_apart_to_subtract_are_refused_and_lags_before_the_first_t
 
     roles = {"group": "t", "time": "t", "item": "i", "value": "y"}
     for far in (2**62, -1e300, 1e308):
-        with pytest.raises(DataError, match="role time needs numbers up to 2.3"):
+        with pytest.raises(DataError, match=r"role time needs numbers up to 2\.3"):
             efa(lags=1).fit(table(type(far)(0), far).cast({"t": pl.Float64 if far != 2**62 else pl.Int64}), **roles)
     model = efa(lags=50).fit(table(-(2**60), 0, 2**60), **roles, validation=None)
     assert model.schema_.encode(table(-(2**60), 0, 2**60)).lagged[:, :2].tolist() == [[-1, -1], [0, -1], [1, 0]]
@@ -238,7 +239,7 @@ def test_an_option_of_the_wrong_kind_says_what_was_expected(parameters, argument
 def test_what_is_no_file_is_neither_saved_to_nor_loaded(path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     model = efa().fit(RATINGS, **GROUPED, validation=None)
-    with pytest.raises(ModelFileError, match="A model is saved to a file, such as 'model.efattn'; found"):
+    with pytest.raises(ModelFileError, match=r"A model is saved to a file, such as 'model\.efattn'; found"):
         model.save(path)
     with pytest.raises(ModelFileError):
         efattn.load(path)

@@ -127,8 +127,9 @@ def moments(column: "pl.Series", role: str, notes: Notes, *, first: int = 0) -> 
     if odd.any():
         row = int(np.flatnonzero(odd)[0])
         needed = f"numbers up to {LATEST:g} in size" if np.isfinite(time[row]) else "finite numbers"
+        where = f"column {s.name!r} has {time[row].item()!r} at row {first + row}"
         raise DataError(
-            f"The role {role} needs {needed}; column {s.name!r} has {time[row].item()!r} at row {first + row}. Mend it.",
+            f"The role {role} needs {needed}; {where}. Mend it.",
             column=s.name,
             row=first + row,
         )

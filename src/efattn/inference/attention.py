@@ -82,8 +82,8 @@ def weights_of(model: Model, name: str | None, groups: Groups) -> AttentionWeigh
     weights = term.attention(batch)[0].double().cpu().numpy()
     if not np.isfinite(weights).all():
         raise DataError(
-            "The attention of this group is no finite number: the weights of this model, or something in the table, are "
-            f"too large to compute with. Look for extreme values, or fit with a lower {named('rate')}.",
+            "The attention of this group is no finite number: the weights of this model, or something in the table, "
+            f"are too large to compute with. Look for extreme values, or fit with a lower {named('rate')}.",
             option="rate",
         )
     length = batch.length

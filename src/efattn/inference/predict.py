@@ -6,6 +6,7 @@ items    <item>_mode and its probability, where there are no values
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -52,7 +53,7 @@ def most_probable(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: i
     """<item>_mode per key of the items, and its probability; null and 0 where every item is there already."""
     item, probability, vocabulary = np.zeros(rows, np.int64), np.full(rows, np.nan), fitted.vocabulary
     for batch in fitted.batches(groups, parts[0].model):
-        p = mixture.item_probabilities(parts, lambda x, batch=batch: x.outputs(batch), vocabulary.columns[0])
+        p = mixture.item_probabilities(parts, partial(Part.outputs, batch=batch), vocabulary.columns[0])
         best = p.max(-1)
         put(item, batch, best.indices)
         put(probability, batch, best.values)

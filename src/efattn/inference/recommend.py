@@ -1,6 +1,7 @@
 """What comes next (past) or is missing (others): the item term's distribution of one more observation of each group."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -60,7 +61,7 @@ def next_items(
         if not last.any():
             continue
         batch = groups.batch(chosen[last], term.context, fitted.dtype)
-        p = item_probabilities(parts, lambda x, batch=batch: _one_more(x, batch), fitted.vocabulary.columns[0])
+        p = item_probabilities(parts, partial(_one_more, batch=batch), fitted.vocabulary.columns[0])
         top = p.topk(min(k, p.shape[-1]), -1)
         best.append((of[last], top.indices.numpy(), top.values.numpy()))
     group, item, probability = (np.concatenate(columns) for columns in zip(*best, strict=True))
