@@ -10,7 +10,7 @@ SIZES = {"width": 8, "layers": 2, "heads": 2}
 
 
 def efa(**parameters):
-    return EFA(**{**SIZES, "training": QUICK, "companions": None, **parameters})
+    return EFA(**{**SIZES, "training": QUICK, "companions": None, "refit": False, **parameters})
 
 
 def latent(**parameters):

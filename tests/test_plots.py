@@ -7,10 +7,10 @@ import sys
 import matplotlib
 import numpy as np
 import pytest
-from efattn.inference.looking import Attention
 from small import efa, ratings
 
 from efattn import DataError, plots
+from efattn.inference import AttentionWeights
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -19,7 +19,7 @@ def attention(layers=2, heads=3, size=4, lags=0):
     weights = np.random.default_rng(0).random((layers, heads, size, size + lags))
     weights /= weights.sum(-1, keepdims=True)
     names = [f"m{k}" for k in range(size)]
-    return Attention(weights, names, [*names, *names[:lags]], [0] * size + [1] * lags)
+    return AttentionWeights(weights, names, [*names, *names[:lags]], [0] * size + [1] * lags)
 
 
 def png(figure):

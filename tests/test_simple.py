@@ -13,6 +13,7 @@ from efattn.families import Categorical, Gaussian, Ordinal, Poisson, Product
 from efattn.simple import Setting, em
 from efattn.simple.correlations import Matern, distances, exchangeable, fit_matern, matern
 from efattn.simple.gaussian import dense
+from efattn.simple.linear_model import PenalisedLinear
 
 COVARIANCE = np.array([[2.0, 1.2, 0.4], [1.2, 1.5, -0.3], [0.4, -0.3, 1.0]])
 MEAN = np.array([1.0, -2.0, 0.5])
@@ -307,6 +308,87 @@ def test_every_family_of_one_column_gets_the_predicted_mean(family, column):
     got = model.family.mean(model.outputs(batch))[..., 0].double()
     np.testing.assert_allclose(got[inside], mean[inside], rtol=1e-3)
     assert torch.isfinite(model.log_prob(batch).values).all()
+
+
+# ---- the linear model
+
+
+@pytest.mark.parametrize("context", ["past", "others"])
+def test_the_linear_model_of_a_gaussian_approaches_the_true_conditionals(context):
+    train, test = encoded(complete(4000)), encoded(complete(600, seed=1))
+    model = built(simple.LinearModel(), Gaussian("predicted"), 3, context)
+    model.fit(train)
+    assert model.score(test) == pytest.approx(
+        with_truth(context).score(test), abs=0.03 if context == "others" else 0.12
+    )
+
+
+def test_a_linear_model_is_a_logistic_regression_per_item():
+    from sklearn.linear_model import LogisticRegression
+
+    rng = np.random.default_rng(0)
+    taste = rng.normal(size=(500, 1))
+    x = (rng.random((500, 4)) < 1 / (1 + np.exp(-2 * taste + np.arange(4) - 1))).astype(float)
+    frame = {"g": np.repeat(np.arange(500), 4), "i": np.tile(np.arange(4), 500), "y": x.ravel()}
+    table, train = pl.DataFrame(frame), 400
+    groups, test = encoded(table.filter(pl.col("g") < train)), encoded(table.filter(pl.col("g") >= train))
+    model = built(simple.LinearModel(), families.Bernoulli(), 4)
+    model.fit(groups)
+    scores = []
+    for item in range(4):
+        others = np.delete(x, item, 1)
+        plain = LogisticRegression(C=1.0).fit(others[:train], x[:train, item])
+        p = plain.predict_proba(others[train:])[np.arange(100), x[train:, item].astype(int)]
+        scores.append(np.log(p).mean())
+    assert model.score(test) > np.mean(scores) - 0.01
+
+
+def test_a_linear_model_knows_exposure_as_offset_and_in_its_context():
+    rng = np.random.default_rng(0)
+    rate, size = rng.gamma(2.0, 0.5, 300), rng.uniform(1, 100, (300, 5))
+    y = rng.poisson(rate[:, None] * size)
+    frame = {"g": np.repeat(np.arange(300), 5), "i": np.tile(np.arange(5), 300), "y": y.ravel(), "e": size.ravel()}
+    parts = [pl.DataFrame(frame).filter((pl.col("g") < 200) == first) for first in (True, False)]
+    train, test = (encoded(part, exposure="e") for part in parts)
+    model = built(simple.LinearModel(), families.NegativeBinomial(), 5)
+    model.fit(train)
+    late = rate[200:, None] * size[200:]
+    from scipy import stats
+
+    best = stats.poisson(late).logpmf(y[200:]).mean()
+    assert model.score(test) > best - 0.35
+
+
+def test_items_differ_in_spread():
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(300, 3)) * [0.1, 1.0, 10.0]
+    table = pl.DataFrame({"g": np.repeat(np.arange(300), 3), "i": np.tile(np.arange(3), 300), "y": y.ravel()})
+    model = built(simple.LinearModel(), Gaussian(), 3)
+    model.fit(encoded(table))
+    batch = encoded(table).batch(np.arange(5))
+    sd = model.family.variance(model.outputs(batch)).sqrt()[..., 0]
+    order = batch.item.argsort(1)
+    np.testing.assert_allclose(sd.gather(1, order)[0], [0.1, 1.0, 10.0], rtol=0.2)
+
+
+def test_a_target_never_sees_itself_in_a_linear_model():
+    groups = encoded(ratings(users=40), group="user", item="movie", value="real", order="at")
+    for context in ("past", "others"):
+        recipe, family = simple.LinearModel(penalty=1.0), Product((Gaussian(),))
+        model = recipe.build(Setting(family, 8, context, ordered=True))
+        model.fit(groups)
+        batch = groups.batch(np.arange(12), context, torch.float64)
+        value = batch.value.clone().requires_grad_()
+        f = PenalisedLinear.raw_outputs.__wrapped__(model, batch.replace(value=value), slots_of(batch))[..., 0]
+        for i in range(batch.length):
+            (gradient,) = torch.autograd.grad(f[:, i].sum(), value, retain_graph=True)
+            assert gradient[:, i].abs().max() == 0
+            if context == "past":
+                assert gradient[:, i:].abs().max() == 0
+
+
+def slots_of(batch):
+    return torch.arange(batch.length).expand(len(batch.exists), -1)
 
 
 def test_what_has_no_mean_and_variance_is_refused():

@@ -21,6 +21,9 @@ ITEMS = {"group": "user", "item": "movie", "order": "at"}
 VALUES = {
     "mean": (partial(SimpleModel, simple.ItemMean(), family="gaussian"), TABLE, RATED),
     "shrunk": (partial(SimpleModel, simple.ShrunkMean(), family="gaussian"), TABLE, RATED),
+    "linear": (partial(SimpleModel, simple.LinearModel(), family="gaussian"), TABLE, RATED),
+    "linear, places": (partial(SimpleModel, simple.LinearModel(), family="gaussian"), WEATHER, PLACED),
+    "linear, lags": (partial(SimpleModel, simple.LinearModel(), family="gaussian", lags=1), WEATHER, TIMED),
     "gaussian": (partial(SimpleModel, simple.GaussianConditional(), family="gaussian"), TABLE, RATED),
     "ridge": (partial(SimpleModel, simple.RidgePerItem(), family="gaussian"), TABLE, RATED),
     "lasso": (partial(SimpleModel, simple.LassoPerItem(), family="gaussian"), TABLE, RATED),

@@ -114,7 +114,9 @@ def test_a_history_that_cannot_be_written_is_refused_before_training(tmp_path):
 
 def test_training_says_nothing_on_stdout(capfd):
     model().fit(TABLE, **ROLES)
-    assert capfd.readouterr() == ("", "")
+    out, err = capfd.readouterr()
+    assert out == ""
+    assert all(line.startswith("efattn: ") for line in err.splitlines())
 
 
 def test_a_progress_bar_goes_to_stderr(capfd):

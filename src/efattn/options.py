@@ -109,9 +109,13 @@ class Training:
     def patience_for(self, batches: int) -> int | None:
         return max(5, -(-100 // max(batches, 1))) if self.patience == "auto" else self.patience
 
+    def warm_steps(self, total: int) -> int:
+        """How many steps it takes until the highest rate."""
+        return max(round(self.warmup * min(total, 1000)), 1)
+
     def rate_at(self, step: int, total: int, drops: int | None = None) -> float:
         """The learning rate of a step, 0 .. total - 1, after so many drops; None where nothing tells of a plateau."""
-        warm = max(round(self.warmup * min(total, 1000)), 1)
+        warm = self.warm_steps(total)
         if step < warm:
             return self.rate * (step + 1) / warm
         if self.decay == "none":
@@ -191,6 +195,11 @@ class EFAOptions(_Model):
         several=True,
         metavar="MODEL",
     )
+    refit: bool | Literal["auto"] = _field(
+        "auto",
+        "Once all is chosen on held-out groups, fit once more to all groups; auto does where validation is a share of "
+        "the table's own.",
+    )
 
 
 @dataclass(eq=False, repr=False)
@@ -264,11 +273,11 @@ ROLES = (
 FIT = {
     "missing": "A code such as -1 that stands for a missing value; or several.",
     "validation": "Held out to stop early by: a share of the groups (with lags: of the times), a table, or none.",
-    "checkpoint": "A folder to keep the state of training in.",
+    "checkpoint": "A folder to keep the state of training in, until the model is saved.",
     "resume": f"Go on from {named('checkpoint')}.",
     "history": "A file to append a line of JSON to per epoch.",
     "callbacks": "Called with each epoch's record.",
-    "progress": "A bar; by default on a terminal.",
+    "progress": "yes for a bar, no for silence; by default a bar on a terminal or in a notebook, else lines.",
     "planned": "Called with what was understood, before training starts.",
 }
 

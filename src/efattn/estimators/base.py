@@ -5,6 +5,7 @@
 Subclasses say which terms they build; the rest is the same for all.
 """
 
+import contextlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -17,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from efattn import inference
 from efattn.data import Roles, Schema, Table
-from efattn.errors import DataError, named, option
+from efattn.errors import DataError, Note, named, option
 from efattn.estimators import companions, growing, members, saving
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
@@ -27,6 +28,7 @@ from efattn.inference import AttentionWeights, Companion, Fitted
 from efattn.inference.summary import last_fit
 from efattn.models import Conditionals, Model
 from efattn.network import Context
+from efattn.options import fit_words
 from efattn.training import Checkpoint, Record, Training, memory, resolve_device
 
 
@@ -40,12 +42,15 @@ class GroupEstimator(BaseEstimator, ABC):
     family: Any
     context: Context
     terms: Any
-    support: str
-    standardise: str
+    support: Any
+    standardise: Any
     seed: int
     training: Training | None
     ensemble: int = 1  # members; a constructor may have it
     companions: Any = None  # likewise
+    refit: Any = False  # likewise
+    fitted_: Fitted
+    first_fit_: Fitted  # before it was fitted once more to all groups
     _kept: Checkpoint | None = None  # what the last fit wrote to, until the model is saved
 
     @abstractmethod
@@ -84,12 +89,6 @@ class GroupEstimator(BaseEstimator, ABC):
         progress: bool | None = None,
         planned: Callable[[Blueprint], object] | None = None,
     ) -> Any:
-        """Fit to a frame or a file. Roles name columns; validation: a share of the groups (with lags: of the times)
-        held out to stop early by, or a table, or None; checkpoint: a folder to write to while training, and with
-        resume=True to go on from, emptied when the model is saved; callbacks: called with each epoch's record; history:
-        a file to append each record to as a line of JSON; progress: True for a bar, False for silence, by default a
-        bar on a terminal and a line per stage elsewhere; planned: called with what was understood, before training
-        starts."""
         self._check()
         calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
         value = choosing.ordered(self.family, _tuple(value))
@@ -109,6 +108,9 @@ class GroupEstimator(BaseEstimator, ABC):
             seed=self.seed,
             sizes=self._schema_options(),
         )
+        if self.refit is True and blueprint.held is not None and not blueprint.may_refit:
+            share = f"{option('validation', 0.2)}, a share of its own groups, or {option('refit', 'auto')}"
+            raise DataError(f"{option('refit', True)} fits to all of this table: pass {share}.", option="refit")
         self._frames = source.kind
         with Stages(progress) as stages:
             if planned is not None:
@@ -117,6 +119,8 @@ class GroupEstimator(BaseEstimator, ABC):
                 _describe(blueprint, stages)
             return self._fit(blueprint, stages, callbacks=calls, checkpoint=checkpoint, resume=resume)
 
+    fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
+
     def _fit(self, blueprint: Blueprint, stages: Stages, *, callbacks: Any, checkpoint: Any, resume: bool) -> Any:
         options = self.training or Training()
         kept = members.checkpoint(self, checkpoint, resume, blueprint, options)
@@ -124,16 +128,46 @@ class GroupEstimator(BaseEstimator, ABC):
         with saving.without_memory():
             empty = Model(self._terms(blueprint))
         memory.check(empty, blueprint.train, options.draws, options.tokens, resolve_device(options))
-        offers = companions.fitted_companions(self.companions, blueprint, self.context, options, self.seed, stages)
-        models = [self._build(blueprint, member=k) for k in range(self.ensemble)]
-        trained = members.train(
-            models, blueprint, options, self.seed, stages, callbacks=callbacks, kept=kept, resume=resume
-        )
-        beside, notes = companions.with_shares(blueprint, trained.models, offers)
-        self._take(blueprint.noted(*notes), *trained, companions=beside)
+        with contextlib.nullcontext() if kept is None else kept.claimed(resume):
+            offers = companions.fitted_companions(self.companions, blueprint, self.context, options, self.seed, stages)
+            models = [self._build(blueprint, member=k) for k in range(self.ensemble)]
+            trained = members.train(
+                models, blueprint, options, self.seed, stages, callbacks=callbacks, kept=kept, resume=resume
+            )
+            beside, notes = companions.with_shares(blueprint, trained.models, offers)
+            self._take(blueprint.noted(*notes), *trained, companions=beside)
+            _conclude(self.fitted_, notes, stages)
+            if blueprint.may_refit and self.refit and not trained.interrupted:
+                self._fit_again(blueprint, trained, options, stages, kept, resume)
         self._kept = kept
-        _conclude(self.fitted_, notes, stages)
         return self
+
+    def _fit_again(
+        self,
+        blueprint: Blueprint,
+        trained: members.Trained,
+        options: Training,
+        stages: Stages,
+        kept: Checkpoint | None,
+        resume: bool,
+    ) -> None:
+        """To all groups, with what was chosen on those held out. Its history stays that of the first fit."""
+        first, whole = self.fitted_, blueprint.whole()
+        models = [self._build(whole, member=k) for k in range(len(trained.models))]
+        again = None if kept is None else kept.of_refit()
+        served = members.replays(trained, blueprint, options, self.seed)
+        second = members.train(models, whole, options, self.seed, stages, kept=again, resume=resume, replays=served)
+        if second.interrupted:
+            self.fitted_ = replace(first, interrupted=True)
+            return
+        beside = {
+            name: tuple(companions.fitted_again(one, whole, self.context, stages) for one in several)
+            for name, several in first.companions.items()
+        }
+        words = "Fitted once more to all groups, those held out too; the scores told above are of the first fit."
+        notes = (*first.notes, Note("refit", words, option="refit"))
+        self.fitted_ = replace(first, members=second.models, companions=beside, notes=notes)
+        stages.say(words)
 
     def update(
         self,
@@ -150,7 +184,7 @@ class GroupEstimator(BaseEstimator, ABC):
         if not len(source):
             raise DataError("The table has no rows: there is nothing to learn from.")
         schema = before.schema.with_new_items(source)
-        groups = schema.encode(source, need=("value",) if "value" in before.terms else ())
+        groups = schema.encode(source, need=("value",) if "value" in before.terms else (), sort=True)
         before.check(groups)
         draft = replace(Blueprint.of(before), schema=schema, groups=groups)
         blueprint = replace(split(draft, validation, self.seed, None), notes=tuple(groups.notes))
@@ -323,6 +357,7 @@ class GroupEstimator(BaseEstimator, ABC):
             frames=getattr(self, "_frames", "polars"),
             interrupted=interrupted,
         )
+        self.first_fit_ = self.fitted_
         return self
 
 

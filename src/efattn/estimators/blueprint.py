@@ -38,6 +38,7 @@ class Blueprint:
     held: Groups | None = None
     notes: tuple[Note, ...] = ()
     choices: tuple[choosing.Choice, ...] = ()
+    may_refit: bool = False  # whether the groups held out are some of the table's own
 
     @classmethod
     def of(cls, fitted: Fitted) -> "Blueprint":
@@ -73,6 +74,11 @@ class Blueprint:
         support: ItemSupport = self.support if kind == "item" else "all"
         attributes, lags = len(self.schema.attribute_names), self.schema.lags
         return Setting(self.family_of(kind), self.items, context, support, lags, attributes, roles.ordered)
+
+    def whole(self) -> "Blueprint":
+        """The same with nothing held out, in the same units."""
+        assert self.groups is not None
+        return replace(self, train=self.schema.standardise(self.groups), held=None)
 
     def noted(self, *notes: Note) -> "Blueprint":
         return replace(self, notes=(*self.notes, *notes))
@@ -141,14 +147,15 @@ def split(draft: Blueprint, validation: Any, seed: int, standardise: str | None)
     elif isinstance(validation, int | float):
         train, held = groups.split(float(validation), seed)
     else:
-        train, held = groups, schema.encode(validation, need=("value",) if "value" in draft.terms else ())
+        train, held = groups, schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
         if draft.family is not None and held.value is not None:
             draft.family.check(held.value, schema.roles.of("value"), held.label)
     if standardise is not None:
         schema = schema.fit_standardiser(train, _ways(draft, train, standardise))
         schema = _from_origins(draft, schema, groups)
     inside_held = None if held is None else schema.standardise(held)
-    return replace(draft, schema=schema, train=schema.standardise(train), held=inside_held)
+    own = held is not None and isinstance(validation, int | float)
+    return replace(draft, schema=schema, train=schema.standardise(train), held=inside_held, may_refit=own)
 
 
 def _ways(draft: Blueprint, train: Groups, standardise: str) -> list[str]:

@@ -19,7 +19,7 @@ from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion, Part, mixture
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.simple import DirectlyFitted, GaussianConditional, Recipe
+from efattn.simple import AdditiveLogit, DirectlyFitted, GaussianConditional, LinearModel, Recipe
 from efattn.simple.base import TOKENS
 from efattn.training import Fitting, Training
 
@@ -27,8 +27,9 @@ if TYPE_CHECKING:
     from efattn.estimators.progress import Stages
 
 log = logging.getLogger("efattn")
-CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a simple model to be tried unasked
-LEAST = 0.005  # a smaller share is none
+CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
+ITEMS = 3000  # for an additive logit
+LEAST = 0.005  # of all targets: what explains fewer, besides its own, has no share
 ROUNDS = 300
 
 
@@ -96,6 +97,16 @@ def fitted_simple(
     return model.eval().requires_grad_(False)
 
 
+def fitted_again(companion: Companion, whole: Blueprint, context: Context, stages: "Stages | None" = None) -> Companion:
+    """To all groups, shrunk as much as before, with the same share. What is trained by steps stays as it is."""
+    recipe, model = companion.recipe, companion.model
+    if not isinstance(model, DirectlyFitted):
+        return companion
+    chosen = model.chosen_options()
+    again = fitted_simple(replace(recipe, **chosen), whole, context, Training(), 0, stages)  # type: ignore[type-var]
+    return companion._replace(model=again)
+
+
 def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
     """A DataError where a simple model cannot know what the table has."""
     kind, roles = type(recipe).__name__, blueprint.schema.roles
@@ -105,7 +116,7 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
             f"another, or other {option('terms')}.",
             option="companions",
         )
-    if recipe.models == "value" and roles.exposure is not None:
+    if recipe.models == "value" and roles.exposure is not None and not recipe.exposure:
         raise DataError(f"{kind} takes no exposure: leave {kind} or {option('exposure')} out.", option="exposure")
 
 
@@ -134,18 +145,19 @@ def with_shares(
 
 @torch.no_grad()
 def best_shares(scores: Tensor, weight: Tensor) -> Tensor:
-    """(component,): maximises sum_i w_i log sum_k s_k exp(scores_ik), by expectation-maximisation; concave, so that it
-    finds the best. Small shares are none."""
-    finite = scores.clamp_min(-1e30)
-    share = torch.full((scores.shape[1],), 1 / scores.shape[1], dtype=torch.float64)
+    """(component,): maximises sum_i w_i log sum_k s_k exp(scores_ik) + sum_k log s_k by expectation-maximisation: each
+    component counts as one target that it alone explains, so that a few targets decide little. It is concave, so that
+    this finds the best; a component that explains hardly any besides its own gets nothing."""
+    finite, parts, count = scores.clamp_min(-1e30), scores.shape[1], float(weight.sum())
+    share = torch.full((parts,), 1 / parts, dtype=torch.float64)
     for _ in range(ROUNDS):
         mine = (finite + share.clamp_min(1e-300).log()).softmax(1)
-        new = weight @ mine / weight.sum().clamp_min(1e-300)
+        new = (weight @ mine + 1) / (count + parts)
         if float((new - share).abs().max()) < 1e-5:
             break
         share = new
-    share = torch.where(share < LEAST, 0.0, share)
-    return share / share.sum()
+    share = torch.where(share * (count + parts) < 1 + LEAST * count, 0.0, share)
+    return share / share.sum() if float(share.sum()) else torch.eye(parts, dtype=torch.float64)[0]
 
 
 def _words(
@@ -165,9 +177,16 @@ def _words(
 
 
 def _offers(blueprint: Blueprint) -> list[Recipe]:
-    """A Gaussian beside the networks, where it is quickly fitted and there are groups to choose its share by."""
-    cells = blueprint.items * (blueprint.schema.lags + 1)
-    groups = 0 if blueprint.train is None else len(blueprint.train)
-    small = 1 < cells <= CELLS and float(cells) ** 3 * groups <= WORK
-    held = blueprint.held is not None and len(blueprint.held) > 0
-    return [GaussianConditional()] if "value" in blueprint.terms and held and small else []
+    """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over all
+    items where it is quickly fitted, an additive logit of items."""
+    if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
+        return []
+    offers: list[Recipe] = []
+    if "item" in blueprint.terms and blueprint.items <= ITEMS:
+        offers.append(AdditiveLogit())
+    if "value" in blueprint.terms:
+        offers.append(LinearModel())
+        cells = blueprint.items * (blueprint.schema.lags + 1)
+        if 1 < cells <= CELLS and float(cells) ** 3 * len(blueprint.train) <= WORK:
+            offers.append(GaussianConditional())
+    return offers

@@ -18,7 +18,7 @@ FEW = 2000  # groups, below which an item term needs more dropout
 
 @final
 @explained
-class EFA(EFAOptions, GroupEstimator):  # type: ignore[misc]
+class EFA(EFAOptions, GroupEstimator):
     """A probabilistic model of grouped observations: each given the others of its group, or what came earlier."""
 
     def _schema_options(self) -> dict[str, Any]:

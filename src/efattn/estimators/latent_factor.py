@@ -12,7 +12,7 @@ from efattn.options import LatentFactorOptions, check_model
 
 @final
 @explained
-class LatentFactor(LatentFactorOptions, GroupEstimator):  # type: ignore[misc]
+class LatentFactor(LatentFactorOptions, GroupEstimator):
     """Of items: rho . mean of the context's alpha. Of values: rho of the item . mean of alpha times value. Without an
     item column, of places: h of the attributes . sum over the nearest of h times value."""
 

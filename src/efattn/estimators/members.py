@@ -18,7 +18,7 @@ from efattn.estimators import saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
 from efattn.models import Model
-from efattn.training import Checkpoint, Fitting, Record, Training
+from efattn.training import Checkpoint, Fitting, Record, Replay, Training
 from efattn.training.checkpoint import fingerprint
 from efattn.training.processes import side_by_side
 
@@ -48,9 +48,11 @@ def train(
     kept: Checkpoint | None = None,
     resume: bool = False,
     before: Sequence[Record] | None = None,
+    replays: Mapping[int, Mapping[str, Replay]] | None = None,
 ) -> Trained:
-    """before: the history of an earlier fit that these models go on from; without one, an interrupt keeps the members
-    that are finished, and drops those that know nothing yet."""
+    """replays: by member and term, what a second fit goes through once more; before: the history of an earlier fit that
+    these models go on from; without one, an interrupt keeps the members that are finished, and drops those that know
+    nothing yet."""
     several = len(models) > 1
     assert blueprint.train is not None
     fittings = [
@@ -66,14 +68,26 @@ def train(
             history=[record for record in before or () if record.get("member", 0) == k],
             label={"member": k} if several else {},
             roles=blueprint.schema.roles,
+            replays={} if replays is None else replays[k],
         )
         for k, model in enumerate(models)
     ]
-    with contextlib.nullcontext() if kept is None else kept.claimed(resume):
-        finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
+    finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
     chosen = _chosen(len(fittings), finished, options.jobs) if before is None else list(range(len(fittings)))
     history = _history(fittings, chosen)
     return Trained(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
+
+
+def replays(trained: Trained, blueprint: Blueprint, options: Training, seed: int) -> dict[int, dict[str, Replay]]:
+    """By member and term, what served in its fit."""
+    assert blueprint.train is not None
+    goes_back, served = options.decay == "plateau" and options.patience is not None, dict[int, dict[str, Replay]]()
+    for k, model in enumerate(trained.models):
+        batches = len(blueprint.train.plan(options.tokens, shuffle=seed + k, epoch=0))
+        mine = [record for record in trained.history if record.get("member", 0) == k]
+        by_term = {name: [record for record in mine if record["term"] == name] for name in model.terms}
+        served[k] = {name: Replay.of(some, batches, goes_back=goes_back) for name, some in by_term.items()}
+    return served
 
 
 def _chosen(number: int, finished: list[int], jobs: int) -> list[int]:

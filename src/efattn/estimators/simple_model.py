@@ -15,7 +15,7 @@ from efattn.simple import Recipe
 
 @final
 @explained
-class SimpleModel(SimpleModelOptions, GroupEstimator):  # type: ignore[misc]
+class SimpleModel(SimpleModelOptions, GroupEstimator):
     """One of efattn.simple, fitted to a table. Fits take every row alike, whatever its weight; scores do not."""
 
     @property

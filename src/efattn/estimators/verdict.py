@@ -43,7 +43,7 @@ def verdict(estimator: GroupEstimator, blueprint: Blueprint) -> dict[str, dict[s
     held, train, verdicts = blueprint.held, blueprint.train, dict[str, dict[str, float | None]]()
     if held is None or train is None:
         return verdicts
-    options, fitted = estimator.training or Training(), estimator.fitted_
+    options, fitted = estimator.training or Training(), estimator.first_fit_
     for name in fitted.names:
         parts = fitted.parts(name)
         term = parts[0].model

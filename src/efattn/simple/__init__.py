@@ -1,6 +1,7 @@
 """Simple models, each written once: peers of EFA in their own right, and companions of its networks.
 
-values   ItemMean, ShrunkMean, GaussianConditional, RidgePerItem, LassoPerItem, InverseDistance, Kriging, Persistence
+values   ItemMean, ShrunkMean, LinearModel, GaussianConditional, RidgePerItem, LassoPerItem, InverseDistance, Kriging,
+         Persistence
 items    Popularity, MarkovChain, AdditiveLogit
 
 Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict
@@ -15,10 +16,12 @@ from efattn.simple.effects import ItemMean, ShrunkMean
 from efattn.simple.gaussian import GaussianConditional, Kriging
 from efattn.simple.items import AdditiveLogit, MarkovChain, Popularity
 from efattn.simple.linear import InverseDistance, LassoPerItem, Persistence, RidgePerItem
+from efattn.simple.linear_model import LinearModel
 
 RECIPES: tuple[type[Recipe], ...] = (
     ItemMean,
     ShrunkMean,
+    LinearModel,
     GaussianConditional,
     RidgePerItem,
     LassoPerItem,

@@ -43,9 +43,11 @@ class Setting:
 
 
 class Recipe(ABC):
-    """The options of a simple model, as a frozen dataclass. models: which term it is for."""
+    """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure: whether it can use
+    one."""
 
     models: ClassVar[Literal["item", "value"]]
+    exposure: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, setting: Setting) -> Conditionals:
@@ -74,6 +76,10 @@ class DirectlyFitted(Conditionals):
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         """held: groups to choose the amount of regularisation by; without them a part of `groups` is set aside for
         it, and the fit then uses all of them. tick: told how far it is."""
+
+    def chosen_options(self) -> dict[str, float]:
+        """Options of the recipe as the fit has chosen them."""
+        return {}
 
     @final
     def start(self, batch: Batch) -> None:

@@ -90,6 +90,9 @@ class GaussianOverItems(MeanAndVariance):
         self.register_buffer("noise", torch.zeros(size + 1, dtype=torch.float64))
         self.register_buffer("chosen", torch.zeros(1, dtype=torch.float64))
 
+    def chosen_options(self) -> dict[str, float]:
+        return {"weight": float(self.get_buffer("chosen"))} if self.weight is None else {}
+
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         if not self.has_items:
             raise DataError(f"A Gaussian over items needs an item column: pass {option('item')}.", option="item")

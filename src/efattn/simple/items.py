@@ -77,6 +77,9 @@ class Transitions(DirectlyFitted):
         self.register_buffer("log_step", torch.zeros(items + 2, items))  # after: the items, an unknown one, nothing
         self.register_buffer("chosen", torch.zeros(1))
 
+    def chosen_options(self) -> dict[str, float]:
+        return {"strength": float(self.get_buffer("chosen"))}
+
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         strength = self.strength
         if strength is None:

@@ -3,11 +3,13 @@
 from efattn.training.checkpoint import Checkpoint, forget, left_in
 from efattn.training.loop import Fitting, Record, mean_log_prob
 from efattn.training.options import Training, resolve_device
+from efattn.training.replay import Replay
 
 __all__ = [
     "Checkpoint",
     "Fitting",
     "Record",
+    "Replay",
     "Training",
     "forget",
     "left_in",

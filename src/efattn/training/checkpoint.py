@@ -28,6 +28,8 @@ NAME = "training.checkpoint"
 SHOWN = 3  # differences that are told
 WHAT = {"version": "another version of efattn", "columns": "other columns", "options": "other options"}
 
+PLACES = ("", "member-*/", "refit/", "refit/member-*/")  # where checkpoints lie in a folder
+
 
 @final
 @dataclass
@@ -45,6 +47,10 @@ class Checkpoint:
 
     def of_member(self, number: int) -> "Checkpoint":
         return replace(self, folder=self.folder / f"member-{number}")
+
+    def of_refit(self) -> "Checkpoint":
+        """Of the second fit, to all groups."""
+        return replace(self, folder=self.folder / "refit")
 
     @contextlib.contextmanager
     def claimed(self, resume: bool) -> Iterator[None]:
@@ -148,15 +154,16 @@ class Checkpoint:
 
     def _sweep(self) -> None:
         """Away with what a process left that was killed while it wrote: nobody else is here."""
-        for path in (self.path, *self.folder.glob(f"member-*/{NAME}")):
-            for left in storage.parts(path):
+        inner = [path for place in PLACES[1:] for path in self.folder.glob(place)]
+        for path in (self.folder, *inner):
+            for left in storage.parts(path / NAME):
                 left.unlink(missing_ok=True)
 
 
 def left_in(folder: str | Path) -> list[Path]:
-    """The checkpoints that lie in a folder, of one fit or of the members of an ensemble: what can be resumed."""
-    own = Path(folder) / NAME
-    return [*([own] if own.exists() else []), *sorted(Path(folder).glob(f"member-*/{NAME}"))]
+    """The checkpoints that lie in a folder, of a fit, of the members of an ensemble and of their second fits: what can
+    be resumed."""
+    return [path for place in PLACES for path in sorted(Path(folder).glob(f"{place}{NAME}"))]
 
 
 def forget(folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
@@ -171,9 +178,11 @@ def forget(folder: str | Path, about: Mapping[str, Any] | None = None) -> None:
         if all(_finished(x) and about in (None, x["about"]) for x in told):
             for path in files:
                 path.unlink()
-                if path.parent != folder:
-                    with contextlib.suppress(OSError):  # where something else lies
-                        path.parent.rmdir()
+            for inner in sorted({path.parent for path in files} - {folder}, key=lambda x: -len(x.parts)):
+                with contextlib.suppress(OSError):  # where something else lies
+                    inner.rmdir()
+            with contextlib.suppress(OSError):
+                (folder / "refit").rmdir()
 
 
 def _finished(about: Mapping[str, Any]) -> bool:

@@ -8,7 +8,7 @@ Each term has its own seed, optimiser, early stopping and best weights.
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -23,6 +23,7 @@ from efattn.training import memory
 from efattn.training.checkpoint import Checkpoint, optimiser_tensors, restore_optimiser
 from efattn.training.extremes import extremes, words
 from efattn.training.options import DROPS, Training, resolve_device
+from efattn.training.replay import Replay
 
 log = logging.getLogger("efattn")
 Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
@@ -68,6 +69,7 @@ class Fitting:
     interrupted: bool = False
     label: Record = field(default_factory=dict)  # what each record says besides: which member of an ensemble it is
     roles: Roles | None = None  # what the columns are called, for words
+    replays: Mapping[str, Replay] = field(default_factory=dict)  # by term, the steps of an earlier fit to go through
 
     def taken_back(self) -> bool:
         """Whether an earlier run finished it: then it is as it was."""
@@ -130,6 +132,9 @@ class _Term:
         self.at = Progress()
         batches = len(self.plan(0))
         self.epochs, self.patience = options.epochs_for(batches), options.patience_for(batches)
+        self.replay = fitting.replays.get(name)
+        if self.replay is not None:
+            self.epochs, self.patience = self.replay.epochs(batches), None
         self.adaptive = options.decay == "plateau" and self.patience is not None and fitting.held is not None
 
     def run(self, state: dict[str, Any] | None, tensors: dict[str, Tensor]) -> None:
@@ -215,7 +220,7 @@ class _Term:
         self.term.train()
         for number in range(at.batch, len(plan)):
             step, total = at.epoch * len(plan) + number, self.epochs * len(plan)
-            rate = self.options.rate_at(min(step, total - 1), total, at.drops if self.adaptive else None)
+            rate = self.rate(min(step, total - 1), total)
             scores, weight = self.step(plan[number], rate, number)
             at.total, at.weight, at.batch = at.total + scores, at.weight + weight, number + 1
             at.seconds = time.monotonic() - start
@@ -224,6 +229,12 @@ class _Term:
             if self.fitting.checkpoint is not None and self.fitting.checkpoint.due() and number + 1 < len(plan):
                 self.save()
         self.close_epoch(start)
+
+    def rate(self, step: int, total: int) -> float:
+        if self.replay is not None:
+            warm = min((step + 1) / self.options.warm_steps(total), 1.0)
+            return self.replay.rate(step, total) * warm
+        return self.options.rate_at(step, total, self.at.drops if self.adaptive else None)
 
     def step(self, pieces: Any, rate: float, number: int) -> tuple[float, float]:
         for group in self.optimiser.param_groups:
