@@ -163,7 +163,7 @@ def all_items_distinct(made: Case) -> bool | None:
 def of_another_type(made: Case) -> bool | None:
     """Numbers as text, as decimals, as categories; times as text; lists."""
     name, draw = _some(made, "value", "item", "group", "attributes", "order", "time", "weight", "target"), made.draw
-    if name is None or made.columns[name].dtype == pl.Binary:
+    if name is None or made.columns[name].dtype in (pl.Binary, pl.Duration, pl.List):
         return False
     column, kind = made.columns[name], int(draw.integers(9))
     if kind == 0:
