@@ -24,6 +24,7 @@ Notes = list[Note]
 # Single precision ends at 3e38, and squares at 2e19. Values are standardised first, and checked again after that.
 LARGEST = {"attributes": 1e19}
 OTHERWISE = 1e30
+LATEST = 2.0**61  # a time: differences of two are still whole numbers
 SMALLEST = float(np.finfo(np.float32).tiny)  # below it single precision has no more positive numbers to rely on
 
 _ABSENT = ["", "na", "n/a", "nan", "null", "none"]  # as text in a column of numbers
@@ -122,11 +123,13 @@ def moments(column: "pl.Series", role: str, notes: Notes, *, first: int = 0) -> 
             column=s.name,
         )
     time = ranks(s, role, notes, first=first)
-    if not np.isfinite(time).all():
-        row = int(np.flatnonzero(~np.isfinite(time))[0])
+    odd = ~(np.abs(time.astype(np.float64)) <= LATEST)
+    if odd.any():
+        row = int(np.flatnonzero(odd)[0])
+        needed = f"numbers up to {LATEST:g} in size" if np.isfinite(time[row]) else "finite numbers"
+        where = f"column {s.name!r} has {time[row].item()!r} at row {first + row}"
         raise DataError(
-            f"The role {role} needs finite numbers; column {s.name!r} has {time[row].item()!r} at row {first + row}. "
-            "Mend it.",
+            f"The role {role} needs {needed}; {where}. Mend it.",
             column=s.name,
             row=first + row,
         )

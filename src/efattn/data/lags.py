@@ -12,6 +12,7 @@ import numpy as np
 
 from efattn.errors import DataError, option
 
+LEAST = 1e-200  # between two times that are two
 _UNITS = [(86_400_000_000, "day"), (3_600_000_000, "hour"), (60_000_000, "minute"), (1_000_000, "second")]
 
 
@@ -19,7 +20,7 @@ def infer_step(time: np.ndarray, series: np.ndarray) -> float | int:
     """time, series: (group,)."""
     by = np.lexsort((time, series))
     between, same = np.diff(time[by]), np.diff(series[by]) == 0
-    between = between[same & (between > 0)]
+    between = between[same & (between > (0 if between.dtype.kind == "i" else LEAST))]
     if not len(between):
         raise DataError(
             "Lags need at least two times in a series; every series has one. "
@@ -28,6 +29,7 @@ def infer_step(time: np.ndarray, series: np.ndarray) -> float | int:
         )
     if between.dtype.kind == "f":
         between = np.round(between, 9 - int(np.ceil(np.log10(np.median(between)))))  # 0.1 + 0.2 - 0.2 is a step of 0.1
+        between = between[between > 0]  # a step of nothing would make each group its own lag
     sizes, counts = np.unique(between, return_counts=True)
     return sizes[np.argmax(counts)].item()
 
@@ -50,6 +52,8 @@ def lagged_groups(
         )
     lagged = np.full((len(time), lags), -1, np.int32)
     for d in range(1, lags + 1):
+        if len(times) < 2 or d * step > 1.001 * float(times[-1] - times[0]):
+            break  # before the first time of all, perhaps before what numbers can say
         wanted = _position(times, time - d * step, step)
         ask = series.astype(np.int64) * len(times) + wanted
         at = np.minimum(np.searchsorted(ordered, ask), len(ordered) - 1)

@@ -53,7 +53,9 @@ class Standardiser:
 
     @property
     def is_identity(self) -> bool:
-        return all(method == "none" for method in self.methods)
+        return (
+            all(method == "none" for method in self.methods) and not self.centre.any()
+        )  # large whole numbers have one
 
     def apply(self, value: np.ndarray, item: np.ndarray | None = None) -> np.ndarray:
         """(..., row, column) in the table's units -> standardised."""

@@ -135,7 +135,7 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
     if recipe.models not in blueprint.terms:
         raise DataError(
             f"{kind} is a model of {recipe.models}s, and only the {blueprint.terms[0]} term is modelled. Choose "
-            f"another, or other {option('terms')}",
+            f"another, or other {option('terms')}.",
             option="companions",
         )
     if recipe.models == "value" and roles.exposure is not None and not recipe.exposure:
@@ -149,14 +149,13 @@ def with_shares(
     companions, notes = dict[str, tuple[Companion, ...]](), list[Note]()
     for name, offers in proposed.items():
         networks = [Part(model[name], 1 / len(models)) for model in models]
-        if blueprint.held is None or not len(blueprint.held):
+        columns = [networks, *([Part(model, 1.0)] for _, model in offers)]
+        held = blueprint.held if blueprint.held is not None and len(blueprint.held) else None
+        scores = [] if held is None else [mixture.log_probs(parts, held, TOKENS) for parts in columns]
+        if not scores or not float(scores[0][1].sum()):
             shares = [1 / (len(offers) + 1)] * len(offers)
-            notes.append(
-                Note("companions", f"Companions of {name!r} share equally: no group is held out to choose by.")
-            )
+            notes.append(Note("companions", f"Companions of {name!r} share equally: no held-out row to choose by."))
         else:
-            columns = [networks, *([Part(model, 1.0)] for _, model in offers)]
-            scores = [mixture.log_probs(parts, blueprint.held, TOKENS) for parts in columns]
             table, weight = torch.stack([values for values, _ in scores], 1), scores[0][1]
             shares = best_shares(table, weight, len(blueprint.held))[1:].tolist()
             notes.append(_words(name, offers, shares, table, weight))

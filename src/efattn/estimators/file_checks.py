@@ -2,15 +2,19 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, get_args
 
+import numpy as np
 from torch import Tensor
 
 from efattn.data import Schema
+from efattn.data.standardiser import Method, Standardiser
 from efattn.errors import DataError, Note
 from efattn.estimators.base import GroupEstimator
 from efattn.families import Product
 
+TIMES = ("instant", "number")
+KINDS = ("text", "integer", "unsigned", "boolean", "date", "datetime", "null")  # of names
 LONGEST = 2**40  # rows or groups, more than any table has
 
 
@@ -37,21 +41,45 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
     wrong |= ("item" in about["terms"] and items is None) or ("value" in about["terms"] and family is None)
     wrong |= estimator.context == "past" and not schema.roles.ordered
     wrong |= not _count(about["longest"], 1)
-    if fitted is not None:
-        wrong |= not len(fitted.methods) == len(fitted.centre) == len(fitted.scale) == len(values)
-        wrong |= not bool((fitted.scale > 0).all())
-        by_item, known = fitted.item_centre, 0 if items is None else len(items)
-        wrong |= ("item" in fitted.methods) != (by_item is not None)
-        wrong |= by_item is not None and by_item.shape != (known + 1, len(values))
+    wrong |= fitted is not None and not _is_of(fitted, family, len(values), 0 if items is None else len(items))
     if wrong:
         raise DataError("its columns, items and values do not belong together")
+    _check_columns(schema)
     sizes_ = {"lags": 0, "max_length": None, "when": False, **estimator._schema_options()}
     told = schema.when_kind is not None
     asked = told if sizes_["when"] == "auto" else sizes_["when"]
     if (sizes_["lags"], sizes_["max_length"], asked) != (schema.lags, schema.max_length, told):
         raise DataError("lags, max_length or gaps are not those of the columns")
-    if told and (schema.when_kind not in ("instant", "number") or not schema.roles.of("order")):
+    if told and (schema.when_kind not in TIMES or not schema.roles.of("order")):
         raise DataError("the order column is of no known kind")
+
+
+def _is_of(fitted: Standardiser, family: Product | None, columns: int, items: int) -> bool:
+    """A standardiser of so many columns: what is not standardised is at most counted from its family's origin."""
+    methods, centre, scale, by_item = fitted.methods, fitted.centre, fitted.scale, fitted.item_centre
+    if not len(methods) == len(centre) == len(scale) == columns or not set(methods) <= set(get_args(Method)):
+        return False
+    if ("item" in methods) != (by_item is not None):
+        return False
+    if by_item is not None and (by_item.shape != (items + 1, columns) or not np.isfinite(by_item).all()):
+        return False
+    plain = np.array([method == "none" for method in methods], bool)
+    origins = np.zeros(columns) if family is None else np.array(family.origins)
+    there = np.isfinite(centre) & np.isfinite(scale) & (scale > 0)
+    return bool((there & (~plain | ((scale == 1) & ((centre == 0) | (centre == origins))))).all())
+
+
+def _check_columns(schema: Schema) -> None:
+    """Times, and the words of columns."""
+    if schema.lags and (not _number(schema.step) or schema.step <= 0 or schema.time_kind not in TIMES):  # type: ignore[operator]
+        raise DataError("its time step is none")
+    named = {*schema.roles.of("value"), *schema.roles.of("attributes")}
+    for name, words in schema.levels.items():
+        if name not in named or not all(isinstance(word, str) for word in words) or len(set(words)) != len(words):
+            raise DataError(f"the words of its column {name!r} are none")
+    for kind in () if schema.vocabulary is None else schema.vocabulary.known.kinds:
+        if not isinstance(kind, str) or not (kind in KINDS or kind.startswith("datetime[")):
+            raise DataError("its items are of no known kind")
 
 
 def check_history(about: Mapping[str, Any], terms: Sequence[str], members: int) -> None:
@@ -82,7 +110,9 @@ def _is_record(record: Any, terms: Sequence[str], members: int) -> bool:
         return False
     if not all(_number(record.get(name)) for name in ("train", "seconds")):
         return False
-    if not all(record.get(name) is None or _number(record[name]) for name in ("validation", "best", "rate")):
+    if not all(name in record and (record[name] is None or _number(record[name])) for name in ("validation", "best")):
+        return False
+    if record.get("rate") is not None and not _number(record["rate"]):
         return False
     return _count(record.get("member", 0), 0)
 
@@ -92,7 +122,9 @@ def _is_note(note: Any) -> bool:
         made = Note.from_json(note)
     except TypeError:
         return False
-    return all(isinstance(x, str | None) for x in (made.text, made.kind, made.column, made.option))
+    said = isinstance(made.text, str) and isinstance(made.kind, str) and isinstance(made.important, bool)
+    row = made.row is None or (isinstance(made.row, int) and not isinstance(made.row, bool))
+    return said and row and all(isinstance(x, str | None) for x in (made.column, made.option))
 
 
 def _number(x: Any) -> bool:

@@ -3,7 +3,7 @@
 from typing import Any, final
 
 from efattn.declared import explained
-from efattn.errors import DataError
+from efattn.errors import DataError, option
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
 from efattn.models import Conditionals, LatentItems, LatentPlaces, LatentValues
@@ -30,7 +30,7 @@ class LatentFactor(LatentFactorOptions, GroupEstimator):
         if "value" not in blueprint.terms:
             return found
         if blueprint.inside_family.columns > 1:
-            raise DataError("A latent factor model has one value column; EFA takes several.")
+            raise DataError("A latent factor model has one value column; EFA takes several.", option="value")
         attributes = len(blueprint.schema.attribute_names)
         if blueprint.items and not attributes:
             found[blueprint.value_name] = LatentValues(blueprint.items, self.width, blueprint.inside_family, **options)
@@ -38,5 +38,8 @@ class LatentFactor(LatentFactorOptions, GroupEstimator):
             sizes, nearest = (attributes, 4 * self.width, self.width), self.neighbours
             found[blueprint.value_name] = LatentPlaces(sizes, blueprint.inside_family, neighbours=nearest, **options)
         else:
-            raise DataError("A latent factor model of values needs an item column or attributes.")
+            wanted = f"pass {option('item')} or {option('attributes')}"
+            raise DataError(
+                f"A latent factor model of values needs an item column or attributes: {wanted}.", option="item"
+            )
         return found

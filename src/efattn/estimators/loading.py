@@ -149,7 +149,7 @@ def _companion(
     setting = blueprint.setting(recipe.models, term.context)
     if (recipe.models == "item") != term.of_items or isinstance(items, bool) or not isinstance(items, int):
         raise DataError("its companion is not of the same term")
-    if not 0 <= items <= max(setting.items, 2):
+    if not 0 <= items <= (max(setting.items, 2) if term.of_items else setting.items):
         raise DataError("its companion knows other items")
     family = Categorical(items) if term.of_items else setting.family
     known = Setting(family, items, setting.context, setting.support, setting.lags, setting.attributes, setting.ordered)

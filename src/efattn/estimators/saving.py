@@ -74,7 +74,7 @@ def _about(companion: Companion) -> dict[str, Any]:
     """items: how many it knows."""
     model = _inner(companion)
     old = isinstance(model, InOtherUnits)
-    items = model.items if old or not model.of_items else model.family.size
+    items = model.items if old else model.family.size if model.of_items else model.items if model.has_items else 0
     return {"recipe": companion.recipe.to_json(), "share": companion.share, "items": items, "other_units": old}
 
 

@@ -24,7 +24,8 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):
         return self.model.models
 
     def update(self, table: Any, **options: Any) -> Any:
-        raise DataError(f"{type(self.model).__name__} does not go on from an old fit: fit it again to all rows.")
+        kind = type(self.model).__name__
+        raise DataError(f"{kind} does not go on from an old fit: fit it again to all rows.", option="model")
 
     def _check(self) -> None:
         check_model(self)

@@ -8,7 +8,7 @@ import numpy as np
 import torch
 
 from efattn.data import Groups, Table
-from efattn.errors import DataError, option
+from efattn.errors import DataError, named, option
 from efattn.inference.fitted import Fitted
 from efattn.inference.tables import Tell, announce, encoded
 from efattn.models import Model, Term
@@ -62,7 +62,8 @@ def weights_of(model: Model, name: str | None, groups: Groups) -> AttentionWeigh
     """Of the one group there is, in the term of that name (the last one by default)."""
     if len(groups) != 1:
         raise DataError(
-            f"Attention is shown for one group at a time; the table has {len(groups)}. Pass the rows of one."
+            f"Attention is shown for one group at a time; the table has {len(groups)}. Pass the rows of one.",
+            option="group",
         )
     names = list(model.terms)
     if name is not None and name not in names:
@@ -70,13 +71,21 @@ def weights_of(model: Model, name: str | None, groups: Groups) -> AttentionWeigh
     term = model[name or names[-1]]
     term = getattr(term, "network", term)
     if not isinstance(term, Term):
-        raise DataError("Only an EFA has attention: latent factors and simple models have none.")
+        raise DataError("Only an EFA has attention: latent factors and simple models have none.", option="term")
     if len(groups.pieces) > 1:
         limit = option("max_length", groups.max_length)
-        raise DataError(f"This group is longer than {limit} and would be cut; pass fewer of its rows.")
+        raise DataError(
+            f"This group is longer than {limit} and would be cut; pass fewer of its rows.", option="max_length"
+        )
     parameter = next(term.parameters())
     batch = groups.batch(np.array([0]), term.context, parameter.dtype).to(parameter.device)
     weights = term.attention(batch)[0].double().cpu().numpy()
+    if not np.isfinite(weights).all():
+        raise DataError(
+            "The attention of this group is no finite number: the weights of this model, or something in the table, "
+            f"are too large to compute with. Look for extreme values, or fit with a lower {named('rate')}.",
+            option="rate",
+        )
     length = batch.length
     if batch.item is not None and groups.vocabulary is not None:
         labels = [groups.vocabulary.name(int(i)) for i in batch.item[0]]

@@ -27,17 +27,28 @@ def of_kind(made: Any, kind: str) -> Any:
         return made
 
 
-def item_columns(vocabulary: Vocabulary, numbers: np.ndarray) -> dict[str, list[Any]]:
+def item_columns(vocabulary: Vocabulary, numbers: np.ndarray) -> dict[str, Any]:
     """One column per key of the items."""
     return name_columns(vocabulary.known.take(np.asarray(numbers)), vocabulary.columns)
 
 
-def name_columns(names: Names, columns: tuple[str, ...], times: int = 1) -> dict[str, list[Any]]:
+def name_columns(names: Names, columns: tuple[str, ...], times: int = 1) -> dict[str, Any]:
     """One column per key, each name so many times."""
+    import polars as pl
+
     values = (names if times == 1 else names.take(np.repeat(np.arange(len(names)), times))).tolist()
-    if len(columns) == 1:
-        return {columns[0]: values}
-    return {column: [value[c] for value in values] for c, column in enumerate(columns)}
+    keys = [values] if len(columns) == 1 else [[value[c] for value in values] for c in range(len(columns))]
+    kinds = [None if len(names) else _dtype(kind) for kind in names.kinds]  # without any, nothing shows their type
+    return {name: pl.Series(name, x, kind, strict=False) for name, x, kind in zip(columns, keys, kinds, strict=True)}
+
+
+def _dtype(kind: str) -> Any:
+    """Of a key, by its kind in `Names`."""
+    import polars as pl
+
+    if kind.startswith("datetime"):
+        return pl.Datetime("us", kind[9:-1] or None)
+    return {"integer": pl.Int64, "unsigned": pl.UInt64, "boolean": pl.Boolean, "date": pl.Date}.get(kind, pl.String)
 
 
 def beside(table: Table, columns: dict[str, Any]) -> Any:
@@ -56,7 +67,7 @@ def renamed(columns: dict[str, Any], taken: Iterable[str]) -> dict[str, Any]:
     return kept
 
 
-def nulls(x: np.ndarray, there: np.ndarray) -> Any:
+def nulls(x: Any, there: np.ndarray) -> Any:
     """A column that is null elsewhere."""
     import polars as pl
 

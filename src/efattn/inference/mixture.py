@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
+from efattn.errors import DataError, named
 from efattn.families import Family, Product
 from efattn.inference.fitted import Part
 from efattn.models import Scores
@@ -51,6 +52,24 @@ def average(members: Iterable[Tensor], parts: Sequence[float]) -> Tensor:
     for x, part in zip(members, parts, strict=True):
         total = total + x.double() * part
     return total
+
+
+def item_probabilities(parts: Sequence[Part], outputs: Callable[[Part], Tensor], column: str) -> Tensor:
+    """(..., item), from outputs(part) of each; all 0 where no item is possible, because every one is there already.
+    column: of the items, for an error."""
+    p = average((_possible(x, outputs(x)) for x in parts), [x.share for x in parts])
+    if not p.isfinite().all():
+        raise DataError(
+            f"The probabilities of column {column!r} are no finite numbers: the weights of this model, or something in "
+            f"the table, are too large to compute with. Look for extreme values, or fit with a lower {named('rate')}.",
+            column=column,
+            option="rate",
+        )
+    return p
+
+
+def _possible(part: Part, f: Tensor) -> Tensor:
+    return part.model.family.mean(f).masked_fill(f.isneginf().all(-1, keepdim=True), 0.0)
 
 
 def mean(family: Product, members: Sequence[Tensor], parts: Sequence[float]) -> Tensor:

@@ -1,6 +1,12 @@
-"""What is expected of each row, from its context, never from itself, in the table's units."""
+"""What is expected of each row, from its context, never from itself, in the table's units.
+
+values   <value>_mean, _sd, _lower, _upper; of ordered levels also _mode, the most probable, and, of at most 50
+         levels, _p_<level>, the probability of each
+items    <item>_mode and its probability, where there are no values
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -13,8 +19,10 @@ from efattn.errors import DataError, named
 from efattn.families import Product
 from efattn.inference import frames, mixture
 from efattn.inference.fitted import Fitted, Part
-from efattn.inference.score import put, refuse_nan
+from efattn.inference.score import put, refuse_infinite
 from efattn.inference.tables import Tell, announce, encoded
+
+MOST_LEVELS = 50  # that get a column each
 
 
 def predict(
@@ -42,13 +50,17 @@ def predict(
 
 @torch.no_grad()
 def most_probable(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int) -> dict[str, Any]:
-    """<item>_mode per key of the items, and its probability."""
+    """<item>_mode per key of the items, and its probability; null and 0 where every item is there already."""
     item, probability, vocabulary = np.zeros(rows, np.int64), np.full(rows, np.nan), fitted.vocabulary
     for batch in fitted.batches(groups, parts[0].model):
-        best = mixture.average((x.model.family.mean(x.outputs(batch)) for x in parts), [x.share for x in parts]).max(-1)
+        p = mixture.item_probabilities(parts, partial(Part.outputs, batch=batch), vocabulary.columns[0])
+        best = p.max(-1)
         put(item, batch, best.indices)
         put(probability, batch, best.values)
-    names = {f"{column}_mode": values for column, values in frames.item_columns(vocabulary, item).items()}
+    names = {
+        f"{column}_mode": frames.nulls(x, probability > 0)
+        for column, x in frames.item_columns(vocabulary, item).items()
+    }
     return {**names, f"{'_'.join(vocabulary.columns)}_probability": probability}
 
 
@@ -56,8 +68,8 @@ def most_probable(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: i
 def expected(
     fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int, interval: float | None
 ) -> dict[str, np.ndarray]:
-    """For each value column its _mean and _sd, with an interval its _lower and _upper, of levels also the _mode and the
-    probability of each."""
+    """For each value column its _mean and _sd, with an interval its _lower and _upper, of levels also the _mode and,
+    where they are few, the probability of each."""
     family, schema, shares = parts[0].model.family, fitted.schema, [part.share for part in parts]
     assert isinstance(family, Product)
     names = schema.roles.of("value")
@@ -77,7 +89,7 @@ def expected(
                 put(columns[f"{name}_{kind}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
         _put_levels(fitted, columns, batch, members, shares, rows)
     for name, column in columns.items():
-        refuse_nan(column, np.ones(rows, bool), groups, name)
+        refuse_infinite(column, np.ones(rows, bool), groups, f"prediction {name!r}", names[0])
     return columns
 
 
@@ -98,7 +110,7 @@ def _put_levels(
         name, p = names[where.start], mixture.average((part.probabilities(f[..., outputs]) for f in members), shares)
         columns.setdefault(f"{name}_mode", np.full(rows, np.nan))
         put(columns[f"{name}_mode"], batch, torch.as_tensor(levels, dtype=torch.float64)[p.argmax(-1)])
-        for k, level in enumerate(levels):
+        for k, level in enumerate(levels if len(levels) <= MOST_LEVELS else ()):
             columns.setdefault(f"{name}_p_{level}", np.full(rows, np.nan))
             put(columns[f"{name}_p_{level}"], batch, p[..., k])
 

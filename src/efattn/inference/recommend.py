@@ -1,6 +1,7 @@
 """What comes next (past) or is missing (others): the item term's distribution of one more observation of each group."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -12,7 +13,7 @@ from efattn.data import Batch, Groups, Table
 from efattn.errors import DataError, named
 from efattn.inference import frames
 from efattn.inference.fitted import Fitted, Part, batch_tokens
-from efattn.inference.mixture import average
+from efattn.inference.mixture import item_probabilities
 from efattn.inference.tables import Tell, announce, encoded
 from efattn.models import Conditionals, Term
 
@@ -30,11 +31,11 @@ def recommend(
     parts = fitted.parts_of("item", "recommend", member)
     check_count(k)
     if tables is None:
-        yield _ranked(fitted, None, {}, *first_items(parts, k))
+        yield _ranked(fitted, None, {}, *first_items(parts, k, fitted.vocabulary.columns[0]))
         return
     for table, groups in encoded(fitted, tables, tell):
         if not len(table):
-            yield _ranked(fitted, table, {}, *first_items(parts, k))
+            yield _ranked(fitted, table, {}, *first_items(parts, k, fitted.vocabulary.columns[0]))
             continue
         number, item, probability = next_items(fitted, parts, fitted.schema.standardise(groups), k)
         names = frames.name_columns(groups.labels.take(number), groups.columns, item.shape[1])
@@ -60,8 +61,8 @@ def next_items(
         if not last.any():
             continue
         batch = groups.batch(chosen[last], term.context, fitted.dtype)
-        p = average((x.model.family.mean(_one_more(x, batch)) for x in parts), [x.share for x in parts])
-        top = p.nan_to_num(0.0).topk(min(k, p.shape[-1]), -1)  # NaN: every item is there already
+        p = item_probabilities(parts, partial(_one_more, batch=batch), fitted.vocabulary.columns[0])
+        top = p.topk(min(k, p.shape[-1]), -1)
         best.append((of[last], top.indices.numpy(), top.values.numpy()))
     group, item, probability = (np.concatenate(columns) for columns in zip(*best, strict=True))
     by = np.argsort(group, kind="stable")
@@ -69,10 +70,10 @@ def next_items(
 
 
 @torch.no_grad()
-def first_items(parts: Sequence[Part], k: int) -> tuple[np.ndarray, np.ndarray]:
+def first_items(parts: Sequence[Part], k: int, column: str = "item") -> tuple[np.ndarray, np.ndarray]:
     """item (1, k), probability (1, k): of a history that is empty."""
     batch = Batch.of([{"item": [parts[0].model.family.size], "lag": [0], "when": [0.0]}])
-    p = average((x.model.family.mean(x.outputs(batch))[0, :1] for x in parts), [x.share for x in parts])
+    p = item_probabilities(parts, lambda x: x.outputs(batch)[0, :1], column)
     best = p.topk(min(k, p.shape[-1]), -1)
     return best.indices.numpy(), best.values.numpy()
 
@@ -102,5 +103,5 @@ def _ranked(
     taken = {*groups, *names}
     columns = {**groups, **frames.renamed({"rank": rank}, taken), **names}
     columns |= frames.renamed({"probability": probability.ravel()}, taken)
-    made = pl.DataFrame(columns, strict=False).filter(pl.Series(np.nan_to_num(probability.ravel()) > 0))
+    made = pl.DataFrame(columns, strict=False).filter(pl.Series(probability.ravel() > 0))
     return frames.of_kind(made, fitted.frames) if table is None else table.same_kind(made)

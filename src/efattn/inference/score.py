@@ -86,22 +86,25 @@ def row_scores(fitted: Fitted, groups: Groups, rows: int, member: int | None = N
         if not term.of_items and groups.every.value is not None:
             values[groups.every.row] += log_jacobian(term, fitted.schema, ~np.isnan(groups.every.value))
         scored &= counted
-        refuse_nan(values, scored, groups, f"log-likelihood of {name!r}")
+        column = fitted.schema.roles.of("item" if term.of_items else "value")[0]
+        refuse_infinite(values, scored, groups, f"log-likelihood of {name!r}", column)
         scores[name] = Rows(values, scored)
     return scores
 
 
-def refuse_nan(values: np.ndarray, expected: np.ndarray, groups: Groups, what: str) -> None:
-    """NaN never stands for a row that is not scored."""
-    bad = np.flatnonzero(np.isnan(values) & expected)
+def refuse_infinite(values: np.ndarray, expected: np.ndarray, groups: Groups, what: str, column: str) -> None:
+    """Neither NaN nor infinity ever stands for a row, scored or not."""
+    bad = np.flatnonzero(~np.isfinite(values) & expected)
     if bad.size:
         row = int(bad[0])
         at = int(np.flatnonzero(groups.every.row == row)[0])
-        where = groups.label(at) if groups.chosen is None else f"row {row}"
+        where = groups.label(at) if groups.chosen is None else f"row {groups.first_row + row}"
         raise DataError(
-            f"The {what} is not a number at {where}, and in {bad.size} rows altogether: something in its group is too "
-            "large for this model. Look for extreme values, or a fill value that means missing.",
-            row=row,
+            f"The {what} is no finite number at {where} (column {column!r}), and in {bad.size} rows altogether: "
+            "something in its group is too large for this model. Look for extreme values, or a fill value that means "
+            "missing.",
+            column=column,
+            row=groups.first_row + row,
         )
 
 

@@ -31,7 +31,9 @@ class LatentVectors(Conditionals):
         super().__init__(family, context, support)
         shared = self.family.shared
         if not self.of_items and sum(not fixed for fixed in shared) != 1:
-            raise DataError(f"A latent factor model gives one number per row; {family!r} asks for more.")
+            raise DataError(
+                f"A latent factor model gives one number per row; {family!r} asks for more.", option="family"
+            )
         self.width = width
         self.intercept = nn.Parameter(torch.zeros(width)) if intercept else None
         self.head = Head(nn.Identity(), shared, bias=False)

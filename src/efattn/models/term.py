@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from efattn.data.batch import Batch
-from efattn.errors import DataError
+from efattn.errors import DataError, named
 from efattn.families import Family
 from efattn.models.distances import nearest
 from efattn.models.scoring import Conditionals, ItemSupport, at
@@ -84,7 +84,8 @@ class Term(Conditionals):
         pairs = None
         if self.neighbours is not None:
             if batch.attributes is None or batch.attributes.shape[-1] < 2:
-                raise DataError("neighbours= needs latitude and longitude, in degrees, as the first two attributes.")
+                wanted = "latitude and longitude, in degrees, as the first two attributes"
+                raise DataError(f"{named('neighbours')} needs {wanted}.", option="neighbours")
             candidates = Visibility.of(self.context, exists, batch.length, own=False).content()
             candidates = candidates & (torch.arange(exists.shape[1], device=exists.device) < batch.length)
             pairs = nearest(batch.attributes[..., :2], candidates, self.neighbours)

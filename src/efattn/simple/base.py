@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
-from efattn.errors import DataError, option
+from efattn.errors import DataError, named, option
 from efattn.families import Family, Product
 from efattn.models.scoring import Conditionals, ItemSupport, at
 from efattn.network import Context
@@ -111,8 +111,15 @@ class MeanAndVariance(DirectlyFitted):
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting.family, setting.context)
         if not isinstance(self.family, Product) or len(self.family.parts) != 1 or self.family.columns != 1:
-            raise DataError("A simple model has one value column; fit one for each, or EFA, which takes several.")
+            raise DataError(
+                "A simple model has one value column; fit one for each, or EFA, which takes several.", option="value"
+            )
         self.part = self.family.parts[0]
+        if not self.part.scalar:
+            wanted = f"choose a family of one column, such as {option('family', 'gaussian')}"
+            raise DataError(
+                f"A simple model has one value column, and {self.part!r} is for several: {wanted}.", option="family"
+            )
         self.items, self.lags, self.has_items = max(setting.items, 1), setting.lags, setting.items > 0
         self.cells_in_all = self.items * (self.lags + 1)
         self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
@@ -131,7 +138,13 @@ class MeanAndVariance(DirectlyFitted):
         value, target = groups.value, groups.target
         assert value is not None
         kept = value[:, 0] if target is None else value[target, 0]
-        self._set(marginal_fit=self.part.start(torch.as_tensor(kept)))
+        if np.isnan(kept).all():
+            raise DataError(
+                "A simple model needs values to be fitted to, and no training row that is a target has one. Check "
+                f"{named('target')} and what is missing.",
+                option="target",
+            )
+        self._set(marginal_fit=self.part.start(torch.tensor(kept)))
         self.fit_moments(groups, held, tick or (lambda done, of: None))
 
     @final
@@ -181,7 +194,10 @@ class Cells:
     @classmethod
     def of(cls, batch: Batch, items: int, lags: int, has_items: bool) -> "Cells":
         if has_items and batch.item is None:
-            raise DataError(f"This model was fitted with an item column, and the data have none: pass {option('item')}")
+            raise DataError(
+                f"This model was fitted with an item column, and the data have none: pass {option('item')}.",
+                option="item",
+            )
         item = batch.item if has_items and batch.item is not None else torch.zeros_like(batch.exists, dtype=torch.long)
         lag = torch.zeros_like(item) if batch.lag is None else batch.lag
         known = batch.exists & (item < items) & (lag <= lags)
@@ -199,8 +215,16 @@ class Cells:
         return (may | (column >= self.length)) & self.seen[:, None]
 
 
-def tuning_parts(groups: Groups, held: Groups | None) -> tuple[Groups, Groups]:
-    """What to fit on and what to choose by; all of it twice where it cannot be split."""
-    if held is not None and len(held):
-        return groups, held
-    return groups.split(0.2, 0) if len(groups) > 4 else (groups, groups)
+def tuning_parts(groups: Groups, held: Groups | None, *, of_items: bool = False) -> tuple[Groups, Groups]:
+    """What to fit on and what to choose by; all of it twice where it cannot be split, or where a part would have no
+    value to be fitted to."""
+    parts = (groups, held) if held is not None and len(held) else (groups, groups)
+    if parts[1] is groups and len(groups) > 4:
+        parts = groups.split(0.2, 0)
+    return parts if of_items or all(_any_value(part) for part in parts) else (groups, groups)
+
+
+def _any_value(groups: Groups) -> bool:
+    assert groups.value is not None
+    seen = ~np.isnan(groups.value[:, 0])
+    return bool((seen if groups.target is None else seen & groups.target).any())

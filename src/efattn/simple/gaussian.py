@@ -82,7 +82,9 @@ class GaussianOverItems(MeanAndVariance):
         super().__init__(setting)
         size = self.cells_in_all
         if size > MOST:
-            raise DataError(f"A Gaussian over {size} items and lags is too large; it takes at most {MOST}.")
+            raise DataError(
+                f"A Gaussian over {size} items and lags is too large; it takes at most {MOST}.", option="item"
+            )
         self.weight, self.places, self.seconds = weight, places, seconds
         self.register_buffer("covariance", torch.eye(size + 1, dtype=torch.float64))  # the last: an unknown item
         self.register_buffer("noise", torch.zeros(size + 1, dtype=torch.float64))
@@ -93,7 +95,7 @@ class GaussianOverItems(MeanAndVariance):
 
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         if not self.has_items:
-            raise DataError(f"A Gaussian over items needs an item column: pass {option('item')}", option="item")
+            raise DataError(f"A Gaussian over items needs an item column: pass {option('item')}.", option="item")
         weight, end = self.weight, time.monotonic() + self.seconds
         if weight is None:
             train, check = tuning_parts(groups, held)

@@ -83,7 +83,7 @@ class Transitions(DirectlyFitted):
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         strength = self.strength
         if strength is None:
-            train, check = tuning_parts(groups, held)
+            train, check = tuning_parts(groups, held, of_items=True)
             scores = {}
             for k in STRENGTHS:
                 self._count(train, k)
@@ -172,4 +172,6 @@ def _counted(groups: Groups, items: int) -> tuple[np.ndarray, np.ndarray]:
 
 def _check_items(items: int) -> None:
     if items > MOST:
-        raise DataError(f"A table of {items} by {items} items is too large; it takes at most {MOST} items.")
+        raise DataError(
+            f"A table of {items} by {items} items is too large; it takes at most {MOST} items.", option="item"
+        )

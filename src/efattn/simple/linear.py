@@ -54,7 +54,7 @@ class WeightedSum(MeanAndVariance):
     @final
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         if not self.has_items:
-            raise DataError(f"{type(self).__name__} has a weight for each item: pass {option('item')}")
+            raise DataError(f"{type(self).__name__} has a weight for each item: pass {option('item')}.", option="item")
         train, check = tuning_parts(groups, held)
         self._set(mean=item_means(observed(groups, self.items, True), self.items))
         self.fit_weights(groups, train, check, tick)
@@ -89,7 +89,8 @@ class WeightedSum(MeanAndVariance):
         if len(groups.rows) * self.cells_in_all > MOST:
             raise DataError(
                 f"{len(groups.rows)} rows times {self.cells_in_all} items and lags are too many for a regression per "
-                "item: keep the most frequent items, or take GaussianConditional."
+                "item: keep the most frequent items, or take GaussianConditional.",
+                option="item",
             )
         found: list[list[np.ndarray]] = []
         for batch in groups.batches(TOKENS, context=self.context, dtype=torch.float64):

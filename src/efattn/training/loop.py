@@ -281,6 +281,15 @@ class _Term:
             option="rate",
         )
 
+    def check_weights(self) -> None:
+        """The last step of an epoch may ruin what no later loss would tell of."""
+        if all(bool(p.isfinite().all()) for p in (*self.parameters, *self.mean)):
+            return
+        what = f"The weights of the {self.name} term turned into NaN or infinity in epoch {self.at.epoch + 1}"
+        raise self.extreme(self.fitting.data, what) or TrainingError(
+            f"{what}. Try a lower rate, {self.advised_rate()}, or look for extreme values.", option="rate"
+        )
+
     def extreme(self, data: Groups, what: str) -> TrainingError | None:
         """What to say of rows that are the cause, if there are any."""
         found = extremes(self.term, data, self.fitting.roles)
@@ -301,8 +310,10 @@ class _Term:
         if not at.weight > 0:
             raise DataError(
                 f"There is nothing to fit the {self.name} term to: no training row of a positive weight is a target "
-                f"with a known item or value. Check {named('target')} and {named('weight')}, and what is missing."
+                f"with a known item or value. Check {named('target')} and {named('weight')}, and what is missing.",
+                option="target",
             )
+        self.check_weights()
         train = at.total / at.weight
         with self.at_the_mean():
             found = None if held is None else self.validate()
