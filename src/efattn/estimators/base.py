@@ -379,7 +379,7 @@ def _describe(blueprint: Blueprint, stages: Stages) -> None:
     assert groups is not None
     held = 0 if blueprint.held is None else len(blueprint.held)
     items = f", {blueprint.items:,} items" if blueprint.items else ""
-    stages.say(f"{len(groups.rows):,} rows in {len(groups):,} groups{items}; {held:,} groups are held out.")
+    stages.say(f"{len(groups.rows):,} rows in {len(groups):,} groups{items}; {held:,} held out.")
     for note in blueprint.notes:
         inference.announce(note)
         if note.kind == "family":
@@ -392,7 +392,7 @@ def _conclude(fitted: Fitted, notes: Sequence[Any], stages: Stages) -> None:
         scored = [record["validation"] for record in records if record["validation"] is not None]
         if records:
             best = f", best on held-out groups {max(scored) + fitted.units.get(name, 0.0):.4f} nats" if scored else ""
-            stages.say(f"{name!r} fitted in {len(records)} epochs, {sum(r['seconds'] for r in records):.1f} s{best}.")
+            stages.say(f"{name!r} fitted, epochs: {len(records)}, {sum(r['seconds'] for r in records):.1f} s{best}.")
     for note in notes:
         stages.say(str(note))
 

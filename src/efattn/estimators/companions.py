@@ -16,7 +16,7 @@ from torch import Tensor
 
 from efattn.errors import DataError, EfattnError, Note, named, option
 from efattn.estimators import saving
-from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.blueprint import Blueprint, mean_log_jacobian
 from efattn.inference import Companion, Part, mixture
 from efattn.models import Conditionals, Model
 from efattn.network import Context
@@ -152,13 +152,14 @@ def with_shares(
         columns = [networks, *([Part(model, 1.0)] for _, model in offers)]
         held = blueprint.held if blueprint.held is not None and len(blueprint.held) else None
         scores = [] if held is None else [mixture.log_probs(parts, held, TOKENS) for parts in columns]
-        if not scores or not float(scores[0][1].sum()):
+        if held is None or not float(scores[0][1].sum()):
             shares = [1 / (len(offers) + 1)] * len(offers)
             notes.append(Note("companions", f"Companions of {name!r} share equally: no held-out row to choose by."))
         else:
             table, weight = torch.stack([values for values, _ in scores], 1), scores[0][1]
-            shares = best_shares(table, weight, len(blueprint.held))[1:].tolist()
-            notes.append(_words(name, offers, shares, table, weight))
+            shares = best_shares(table, weight, len(held))[1:].tolist()
+            units = mean_log_jacobian(blueprint, held) if name == blueprint.value_name else 0.0
+            notes.append(_words(name, offers, shares, table + units, weight))
         kept = [Companion(recipe, model, share) for (recipe, model), share in zip(offers, shares, strict=True) if share]
         if kept:
             companions[name] = tuple(kept)
