@@ -189,7 +189,7 @@ def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:
 
 def _refuse_wide(groups: Groups, roles: Roles) -> None:
     names = roles.of("value")
-    if len(names) > 2 and not roles.item and groups.lagged is None and len(groups) > 1 and (groups.lengths == 1).all():
+    if len(names) > 1 and not roles.item and groups.lagged is None and len(groups) > 1 and (groups.lengths == 1).all():
         raise DataError(
             f"Every group has one row and there are {len(names)} value columns, so that no row has a context: this "
             "is a wide table. Make it long, one row per group and column, and name the new columns: "
