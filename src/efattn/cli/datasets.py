@@ -30,14 +30,14 @@ def list_(json: arguments.Json = False) -> None:
     """What there is, where it was found, or how to get it."""
     from efattn.datasets import DATASETS
 
-    found = [
+    entries = [
         {"name": s.name, "what": s.what, "here": s.here, "where": s.where, "licence": s.licence, "source": s.source}
         for s in DATASETS
     ]
     if json:
-        out.print_json(found)
+        out.print_json(entries)
         return
-    for one in found:
+    for one in entries:
         tell(f"{one['name']}{'' if one['here'] else ' (not here)'}: {one['what']}")
         tell(f"    {one['where']}")
         tell(f"    {one['source']}; {one['licence']}")

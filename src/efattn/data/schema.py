@@ -166,12 +166,12 @@ class Schema:
             i, c = (int(k) for k in np.argwhere(far)[0])
             assert groups.every.value is not None
             assert self.standardiser is not None
-            found, name = groups.every.value[i, c].item(), self.roles.of("value")[c]
+            entry, name = groups.every.value[i, c].item(), self.roles.of("value")[c]
             whole = replace(groups, chosen=None)
             raise DataError(
-                f"Column {name!r} has {found!r} at {whole.label(i)}; a model can see values up to {SQUARES:g} in size"
+                f"Column {name!r} has {entry!r} at {whole.label(i)}; a model can see values up to {SQUARES:g} in size"
                 f"{'' if self.standardiser.is_identity else ', in units of the spread they were fitted on'}. If it "
-                f"stands for a missing value, pass {option('missing', found)}; else mend it, or take a larger unit.",
+                f"stands for a missing value, pass {option('missing', entry)}; else mend it, or take a larger unit.",
                 column=name,
                 row=groups.first_row + int(groups.every.row[i]),
                 option="missing",
