@@ -7,7 +7,7 @@ import typer
 from efattn.cli import arguments
 from efattn.cli import output as out
 from efattn.cli.messages import say, tell
-from efattn.errors import DataError
+from efattn.errors import DataError, counted
 
 EXAMPLES = "Examples:\n\nefattn datasets\n\nefattn datasets export noaa-october -o noaa.csv"
 
@@ -62,4 +62,4 @@ def export(
         raise DataError(f"There is no data set {name!r}. {hint}")
     rows = out.deliver([known[name].load()], output, json)
     if output is not None:
-        say(f"Wrote {rows:,} rows to {output}.")
+        say(f"Wrote {counted(rows, 'row')} to {output}.")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from efattn.cli import output
 from efattn.cli.messages import in_words, note, say, tell
 from efattn.cli.outcome import Interrupted
+from efattn.errors import counted
 
 if TYPE_CHECKING:
     from efattn.estimators.blueprint import Blueprint
@@ -89,14 +90,14 @@ def describe(facts: dict[str, Any], source: str) -> None:
     lengths, name = facts["lengths"], "standard input" if source == "-" else source
     by = f" ({', '.join(facts['group'])})" if facts["group"] else ""
     spread = f"{lengths['min']} to {lengths['max']} rows, median {lengths['median']:g}"
-    say(f"{name}: {facts['rows']:,} rows in {facts['groups']:,} groups{by} of {spread}.")
+    say(f"{name}: {counted(facts['rows'], 'row')} in {counted(facts['groups'], 'group')}{by} of {spread}.")
     if facts["items"]:
-        say(f"{facts['items']:,} items ({', '.join(facts['item'])}).")
+        say(f"{counted(facts['items'], 'item')} ({', '.join(facts['item'])}).")
     for names, family in facts["families"].items():
         absent = sum(facts["missing"][name] for name in facts["missing"] if name in names.split(","))
         why = f", {family['why']}" if family["why"] else ""
-        say(f"{names}: {family['family']}{why}; {absent or 'no'} values missing.")
-    say(f"Modelled: {' and '.join(facts['terms'])}. Held out: {facts['held_out_groups']:,} groups.")
+        say(f"{names}: {family['family']}{why}; {counted(absent, 'value') if absent else 'no values'} missing.")
+    say(f"Modelled: {' and '.join(facts['terms'])}. Held out: {counted(facts['held_out_groups'], 'group')}.")
     for one in facts["notes"]:
         note(one)
 

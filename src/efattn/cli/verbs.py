@@ -9,7 +9,7 @@ from efattn.cli import arguments, tables
 from efattn.cli import output as out
 from efattn.cli.messages import in_words, note, say, tell
 from efattn.cli.names import flag
-from efattn.errors import DataError
+from efattn.errors import DataError, counted
 
 K = Annotated[int, typer.Option(flag("k"), "-k", help="How many.")]
 PIECE = 128.0
@@ -106,7 +106,7 @@ def predict(
     pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", writable)
     rows = out.deliver(inference.predict(fitted, pieces, interval, member=member, tell=note), output, json)
     if output is not None:
-        say(f"Wrote {rows:,} rows to {output}.")
+        say(f"Wrote {counted(rows, 'row')} to {output}.")
 
 
 def recommend(
