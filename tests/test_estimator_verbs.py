@@ -197,7 +197,7 @@ def test_an_update_appends_items_and_keeps_the_rest():
     np.testing.assert_array_equal(model.schema_.standardiser.centre, centre)
     np.testing.assert_array_equal(model.schema_.standardiser.scale, scale)
     assert model.scores(TABLE)["unknown"] == 0
-    assert "1 of 1 epochs" in model.summary()
+    assert "1 of 1 epoch in" in model.summary()
 
 
 def test_an_update_learns():

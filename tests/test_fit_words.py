@@ -26,6 +26,13 @@ def test_off_a_terminal_a_fit_says_a_line_per_stage(capsys):
     assert "ShrunkMean" in lines[-1]
 
 
+def test_one_of_a_kind_is_told_in_the_singular(capsys):
+    model = SimpleModel(simple.ShrunkMean(), family="gaussian")
+    told = model.fit(TABLE.head(1), **ROLES, validation=None).summary()
+    assert "1 row in 1 group, 1 item; 0 held out." in capsys.readouterr().err
+    assert "Fitted to 1 row in 1 group, 1 item." in told
+
+
 def test_a_silent_fit_is_silent(capsys):
     efa().fit(TABLE, **ROLES, progress=False)
     assert capsys.readouterr() == ("", "")

@@ -77,12 +77,12 @@ class Option:
     @property
     def accepts(self) -> str:
         """In words, for an error."""
-        found = [repr(choice) for choice in self.choices]
+        words = [repr(choice) for choice in self.choices]
         if int in self.kinds or float in self.kinds:
-            found.insert(0, f"a {'whole ' if int in self.kinds else ''}number{self._bounds()}")
-        found += ["a text"] * (str in self.kinds) + ["True", "False"] * (bool in self.kinds)
-        found += ["None"] * (NoneType in self.kinds)
-        return " or ".join(filter(None, (", ".join(found[:-1]), found[-1])))
+            words.insert(0, f"a {'whole ' if int in self.kinds else ''}number{self._bounds()}")
+        words += ["a text"] * (str in self.kinds) + ["True", "False"] * (bool in self.kinds)
+        words += ["None"] * (NoneType in self.kinds)
+        return " or ".join(filter(None, (", ".join(words[:-1]), words[-1])))
 
     def _bounds(self) -> str:
         if self.above is not None:

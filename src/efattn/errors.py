@@ -44,6 +44,11 @@ def shown(text: str, show: Callable[[str, str | None], str] | None = None) -> st
     return _unmarked(_MARKED.sub(one, text))
 
 
+def counted(count: int, what: str) -> str:
+    """1 group; 1,024 groups."""
+    return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
 def _unmarked(text: str) -> str:
     return text.replace(_OPEN, "").replace(_CLOSE, "")
 

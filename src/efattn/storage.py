@@ -237,15 +237,15 @@ def _about(path: str, file: IO[bytes], size: int, kind: str) -> dict[str, Any]:
         )
     try:
         about = _strict(_strict(header[8:].decode())["__metadata__"]["efattn"])
-        version, found = about["format"], about["kind"]
+        version, own_kind = about["format"], about["kind"]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ModelFileError(f"{path!r} is not an efattn file.") from error
     if type(version) is not int or not 1 <= version <= VERSION:
         raise ModelFileError(
             f"{path!r} is of format {version}, this efattn reads up to {VERSION}. Install a newer one."
         )
-    if found != kind:
-        raise ModelFileError(f"{path!r} is an efattn {found!s}, not a {kind}.")
+    if own_kind != kind:
+        raise ModelFileError(f"{path!r} is an efattn {own_kind!s}, not a {kind}.")
     return about
 
 
@@ -257,12 +257,12 @@ def _header_end(start: bytes, size: int) -> int:
 
 def _strict(text: str) -> Any:
     """JSON as every reader understands it: finite numbers, each key once, nothing nested without end."""
-    found = json.loads(text, parse_constant=_number, parse_float=_number, object_pairs_hook=_once)
-    level = [found]
+    value = json.loads(text, parse_constant=_number, parse_float=_number, object_pairs_hook=_once)
+    level = [value]
     for _ in range(DEEPEST):
         level = [x for x in level if isinstance(x, dict | list)]
         if not level:
-            return found
+            return value
         level = [x for outer in level for x in (outer.values() if isinstance(outer, dict) else outer)]
     raise ValueError("JSON is nested too deeply")
 
@@ -275,7 +275,7 @@ def _number(text: str) -> float:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError("JSON has a key twice")
-    return found
+    return entries

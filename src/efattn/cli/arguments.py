@@ -79,8 +79,8 @@ def layout(
     if decimal not in (None, ".", ","):
         raise typer.BadParameter(f"the decimal sign is . or ,; found {decimal!r}")
     names = None if columns is None else [name.strip() for name in columns.split(",")]
-    found = {"separator": separator, "decimal": decimal, "header": header, "columns": names, "encoding": encoding}
-    given = {name: option for name, option in found.items() if option is not None}
+    options = {"separator": separator, "decimal": decimal, "header": header, "columns": names, "encoding": encoding}
+    given = {name: option for name, option in options.items() if option is not None}
     if baskets and (wrong := [name for name in given if name in ("decimal", "header", "columns")]):
         raise DataError(f"--baskets has lines of items and nothing else: leave {flag(wrong[0])} out.")
     return given | ({"baskets": True} if baskets else {})

@@ -7,7 +7,7 @@ import typer
 from efattn.cli import arguments
 from efattn.cli import output as out
 from efattn.cli.messages import say, tell
-from efattn.errors import DataError
+from efattn.errors import DataError, counted
 
 EXAMPLES = "Examples:\n\nefattn datasets\n\nefattn datasets export noaa-october -o noaa.csv"
 
@@ -30,14 +30,14 @@ def list_(json: arguments.Json = False) -> None:
     """What there is, where it was found, or how to get it."""
     from efattn.datasets import DATASETS
 
-    found = [
+    entries = [
         {"name": s.name, "what": s.what, "here": s.here, "where": s.where, "licence": s.licence, "source": s.source}
         for s in DATASETS
     ]
     if json:
-        out.print_json(found)
+        out.print_json(entries)
         return
-    for one in found:
+    for one in entries:
         tell(f"{one['name']}{'' if one['here'] else ' (not here)'}: {one['what']}")
         tell(f"    {one['where']}")
         tell(f"    {one['source']}; {one['licence']}")
@@ -62,4 +62,4 @@ def export(
         raise DataError(f"There is no data set {name!r}. {hint}")
     rows = out.deliver([known[name].load()], output, json)
     if output is not None:
-        say(f"Wrote {rows:,} rows to {output}.")
+        say(f"Wrote {counted(rows, 'row')} to {output}.")

@@ -70,8 +70,8 @@ def _metavar(one: Option) -> str:
 
 def with_parameters(command: Callable[..., None], parameters: Iterable[inspect.Parameter]) -> Callable[..., None]:
     """The command, as if its parameters were written out; a required one may stand anywhere."""
-    found = sorted(parameters, key=lambda one: one.default is not inspect.Parameter.empty)
-    whole = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
+    ordered = sorted(parameters, key=lambda one: one.default is not inspect.Parameter.empty)
+    whole = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in ordered]
 
     @functools.wraps(command)
     def made(**asked: Any) -> None:

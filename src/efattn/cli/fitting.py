@@ -146,9 +146,9 @@ def _options(asked: dict[str, Any]) -> EFAOptions | LatentFactorOptions:
     given = values(mine, asked)
     given["family"] = _families(asked["family"] or [], asked["value"] or [])
     training = Training(**values(described(Training), asked))
-    found = KINDS[asked["model"]](**{**given, "training": training})
-    check_model(found)
-    return found
+    model = KINDS[asked["model"]](**{**given, "training": training})
+    check_model(model)
+    return model
 
 
 def _estimator(options: EFAOptions | LatentFactorOptions) -> Any:
@@ -176,27 +176,27 @@ def _roles(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
     """Which column is what, all of them there."""
     from efattn.data import Roles
 
-    found: dict[str, Any] = {}
+    columns: dict[str, Any] = {}
     for role in ROLES:
         words = asked[role.name]
         if words is not None:
-            found[role.name] = _columns(words, source.names) if role.several else words
-    if asked["baskets"] and not found:
-        found = dict(zip(("group", "item"), source.names, strict=False))
-    found["missing"] = [_code(word) for word in asked["missing"] or ()] or None
-    roles = Roles(**found)
+            columns[role.name] = _columns(words, source.names) if role.several else words
+    if asked["baskets"] and not columns:
+        columns = dict(zip(("group", "item"), source.names, strict=False))
+    columns["missing"] = [_code(word) for word in asked["missing"] or ()] or None
+    roles = Roles(**columns)
     for role in ROLES:
         source.require(roles.of(role.name), role.name)
-    return found
+    return columns
 
 
 def _columns(words: Sequence[str], names: Sequence[str]) -> list[str]:
     """lat,lon is two columns, where none has that very name."""
-    found: list[str] = []
+    columns: list[str] = []
     for word in words:
         parts = [part.strip() for part in word.split(",")]
-        found += [word] if word in names or not all(parts) else parts
-    return found
+        columns += [word] if word in names or not all(parts) else parts
+    return columns
 
 
 def _check_checkpoint(folder: Path | None, resume: bool, force: bool) -> None:

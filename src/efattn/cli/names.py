@@ -37,10 +37,10 @@ def shell_option(name: str, value: str | None) -> str:
     if value in ("...", "[...]"):
         return f"{flag(name)} {'NAME' if value == '...' else 'NAME,NAME,...'}"
     try:
-        found = ast.literal_eval(value)
+        literal = ast.literal_eval(value)
     except (ValueError, SyntaxError):
-        found = value
-    return _given(name, found)
+        literal = value
+    return _given(name, literal)
 
 
 def _given(name: str, value: Any) -> str:

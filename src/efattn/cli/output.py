@@ -149,19 +149,19 @@ def _parquet_rows(frames: "Iterable[pl.DataFrame]", part: Path) -> int:
     return rows
 
 
-def print_json(found: Any) -> None:
-    emit(json.dumps(_strict(found), ensure_ascii=False, default=str, allow_nan=False))
+def print_json(answer: Any) -> None:
+    emit(json.dumps(_strict(answer), ensure_ascii=False, default=str, allow_nan=False))
 
 
-def _strict(found: Any) -> Any:
+def _strict(answer: Any) -> Any:
     """JSON has no infinity: it is the text "inf" or "-inf"; what is not a number is null."""
-    if isinstance(found, dict):
-        return {key: _strict(x) for key, x in found.items()}
-    if isinstance(found, list | tuple):
-        return [_strict(x) for x in found]
-    if isinstance(found, float) and not math.isfinite(found):
-        return None if math.isnan(found) else str(float(found))
-    return found
+    if isinstance(answer, dict):
+        return {key: _strict(x) for key, x in answer.items()}
+    if isinstance(answer, list | tuple):
+        return [_strict(x) for x in answer]
+    if isinstance(answer, float) and not math.isfinite(answer):
+        return None if math.isnan(answer) else str(float(answer))
+    return answer
 
 
 def show(frame: "pl.DataFrame", rows: int = SHOWN) -> int:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 from efattn.cli import output
 from efattn.cli.messages import in_words, note, say, tell
 from efattn.cli.outcome import Interrupted
+from efattn.errors import counted
 
 if TYPE_CHECKING:
     from efattn.estimators.blueprint import Blueprint
@@ -18,23 +19,23 @@ def report(estimator: Any, blueprint: "Blueprint", path: Path, compare: bool, as
     from efattn.estimators.verdict import verdict
 
     try:
-        found = verdict(estimator, blueprint) if compare else {}
+        comparison = verdict(estimator, blueprint) if compare else {}
     except KeyboardInterrupt:
         raise Interrupted(f"Interrupted while comparing; the model is in {str(path)!r}.") from None
     if as_json:
-        output.print_json({"model": str(path), **_plain(understood(blueprint)), "held_out": found})
+        output.print_json({"model": str(path), **_plain(understood(blueprint)), "held_out": comparison})
         return
-    if found:
+    if comparison:
         import polars as pl
 
         name = type(estimator).__name__
         tell("\nHeld-out log-likelihood per target, in nats: the higher, the better.\n")
         heads = {"model": name, "latent": "latent factors", "marginal": "marginal"}
-        rows = {"term": list(found)} | {head: [s[k] for s in found.values()] for k, head in heads.items()}
+        rows = {"term": list(comparison)} | {head: [s[k] for s in comparison.values()] for k, head in heads.items()}
         known = [head for head, column in rows.items() if any(x is not None for x in column)]
         output.show(pl.DataFrame(rows).select(known))
         tell()
-        for term, scores in found.items():
+        for term, scores in comparison.items():
             tell(_sentence(name, term, scores))
     tell(f"Wrote {path}. Next: efattn summary {path}")
 
@@ -61,20 +62,20 @@ def understood(blueprint: "Blueprint") -> dict[str, Any]:
     groups, roles = blueprint.groups, blueprint.schema.roles
     assert groups is not None
     lengths = groups.lengths
-    found: dict[str, Any] = {"rows": len(groups.rows), "groups": len(groups), "group": list(roles.of("group"))}
-    found["lengths"] = {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())}
-    found |= {"items": blueprint.items, "item": list(roles.of("item")), "terms": list(blueprint.terms)}
-    found["held_out_groups"] = 0 if blueprint.held is None else len(blueprint.held)
-    found["families"], found["missing"] = {}, {}
+    facts: dict[str, Any] = {"rows": len(groups.rows), "groups": len(groups), "group": list(roles.of("group"))}
+    facts["lengths"] = {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())}
+    facts |= {"items": blueprint.items, "item": list(roles.of("item")), "terms": list(blueprint.terms)}
+    facts["held_out_groups"] = 0 if blueprint.held is None else len(blueprint.held)
+    facts["families"], facts["missing"] = {}, {}
     why = {choice.columns[0]: choice.why or "as asked" for choice in blueprint.choices}
     for part, _, columns in blueprint.family.slices() if blueprint.family is not None else ():
         names = roles.of("value")[columns]
-        found["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0])}
+        facts["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0])}
     if groups.value is not None:
         absent = np.isnan(groups.value).sum(0)
-        found["missing"] = {name: int(n) for name, n in zip(roles.of("value"), absent, strict=True)}
-    found["notes"] = [one for one in blueprint.notes if one.kind != "family"]
-    return found
+        facts["missing"] = {name: int(n) for name, n in zip(roles.of("value"), absent, strict=True)}
+    facts["notes"] = [one for one in blueprint.notes if one.kind != "family"]
+    return facts
 
 
 def conclude(estimator: Any) -> None:
@@ -84,22 +85,22 @@ def conclude(estimator: Any) -> None:
             note(one)
 
 
-def describe(found: dict[str, Any], source: str) -> None:
+def describe(facts: dict[str, Any], source: str) -> None:
     """The same in words, on standard error."""
-    lengths, name = found["lengths"], "standard input" if source == "-" else source
-    by = f" ({', '.join(found['group'])})" if found["group"] else ""
+    lengths, name = facts["lengths"], "standard input" if source == "-" else source
+    by = f" ({', '.join(facts['group'])})" if facts["group"] else ""
     spread = f"{lengths['min']} to {lengths['max']} rows, median {lengths['median']:g}"
-    say(f"{name}: {found['rows']:,} rows in {found['groups']:,} groups{by} of {spread}.")
-    if found["items"]:
-        say(f"{found['items']:,} items ({', '.join(found['item'])}).")
-    for names, family in found["families"].items():
-        absent = sum(found["missing"][name] for name in found["missing"] if name in names.split(","))
+    say(f"{name}: {counted(facts['rows'], 'row')} in {counted(facts['groups'], 'group')}{by} of {spread}.")
+    if facts["items"]:
+        say(f"{counted(facts['items'], 'item')} ({', '.join(facts['item'])}).")
+    for names, family in facts["families"].items():
+        absent = sum(facts["missing"][name] for name in facts["missing"] if name in names.split(","))
         why = f", {family['why']}" if family["why"] else ""
-        say(f"{names}: {family['family']}{why}; {absent or 'no'} values missing.")
-    say(f"Modelled: {' and '.join(found['terms'])}. Held out: {found['held_out_groups']:,} groups.")
-    for one in found["notes"]:
+        say(f"{names}: {family['family']}{why}; {counted(absent, 'value') if absent else 'no values'} missing.")
+    say(f"Modelled: {' and '.join(facts['terms'])}. Held out: {counted(facts['held_out_groups'], 'group')}.")
+    for one in facts["notes"]:
         note(one)
 
 
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    return {**found, "notes": [in_words(one) for one in found["notes"]]}
+def _plain(facts: dict[str, Any]) -> dict[str, Any]:
+    return {**facts, "notes": [in_words(one) for one in facts["notes"]]}

@@ -88,9 +88,9 @@ def demo(
 
     from efattn.experiments import demo as demos
 
-    found = demos.run(name.value, output, console=Console(stderr=json, highlight=False))
+    answer = demos.run(name.value, output, console=Console(stderr=json, highlight=False))
     if json:
-        out.print_json(found)
+        out.print_json(answer)
 
 
 def reproduce(
@@ -123,6 +123,6 @@ def reproduce(
     from efattn.experiments.reproducing import reproduce as run
 
     console = Console(stderr=True, highlight=False)
-    found = run(experiments or [], preset or [], seeds, results, jobs=jobs, pages=pages, console=console)
+    records = run(experiments or [], preset or [], seeds, results, jobs=jobs, pages=pages, console=console)
     if json:
-        out.print_json(found)
+        out.print_json(records)

@@ -9,7 +9,7 @@ from efattn.cli import arguments, tables
 from efattn.cli import output as out
 from efattn.cli.messages import in_words, note, say, tell
 from efattn.cli.names import flag
-from efattn.errors import DataError
+from efattn.errors import DataError, counted
 
 K = Annotated[int, typer.Option(flag("k"), "-k", help="How many.")]
 PIECE = 128.0
@@ -106,7 +106,7 @@ def predict(
     pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", writable)
     rows = out.deliver(inference.predict(fitted, pieces, interval, member=member, tell=note), output, json)
     if output is not None:
-        say(f"Wrote {rows:,} rows to {output}.")
+        say(f"Wrote {counted(rows, 'row')} to {output}.")
 
 
 def recommend(
@@ -278,15 +278,15 @@ def _label(x: Any) -> str:
     return " ".join(map(str, x)) if isinstance(x, tuple) else "unknown" if x is None else str(x)
 
 
-def _matrix(found: Any) -> None:
+def _matrix(weights: Any) -> None:
     """Targets down, contexts across, in percent; where that is too wide to be read, the most important contexts of
     each target."""
     import polars as pl
     from rich.console import Console
 
-    steps = [f" (-{lag})" if lag else "" for lag in found.lags]
-    heads = [_label(x) + step for x, step in zip(found.contexts, steps, strict=True)]
-    targets, mean = [_label(x) for x in found.targets], found.mean()
+    steps = [f" (-{lag})" if lag else "" for lag in weights.lags]
+    heads = [_label(x) + step for x, step in zip(weights.contexts, steps, strict=True)]
+    targets, mean = [_label(x) for x in weights.targets], weights.mean()
     rows: dict[str, Any] = {"in percent": targets}
     if max(map(len, targets)) + sum(min(len(head), NARROW) + 4 for head in heads) <= Console().width:
         rows |= {f"{j + 1} {head}": [round(100 * w) for w in mean[:, j]] for j, head in enumerate(heads)}

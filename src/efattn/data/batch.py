@@ -84,10 +84,10 @@ class Batch:
             if column is None:
                 continue
             width = None if cells.over == "context" else length
-            found = column[at[:, :width]]
-            found[~exists[:, :width]] = cells.fill
-            found = found[..., None] if cells.several and found.ndim == 2 else found
-            made[name] = torch.as_tensor(found).to(cells.dtype or dtype)
+            entries = column[at[:, :width]]
+            entries[~exists[:, :width]] = cells.fill
+            entries = entries[..., None] if cells.several and entries.ndim == 2 else entries
+            made[name] = torch.as_tensor(entries).to(cells.dtype or dtype)
         there, value = torch.as_tensor(exists), made.get("value")
         if value is not None:
             made |= {"value": value.nan_to_num(0.0), "observed": ~value.isnan() & there[..., None]}

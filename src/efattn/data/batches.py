@@ -147,6 +147,6 @@ def _cut_items(
     steps = np.arange(width)
     index = first[:, None] + steps + np.where(steps >= before[:, None], (stop - start)[:, None], 0)
     inside = steps < (before + after)[:, None]
-    found = item[np.where(inside, index, 0)].astype(np.int64)
-    found[~inside | (found == groups.vocabulary.unknown)] = -1
-    return torch.as_tensor(found)
+    items = item[np.where(inside, index, 0)].astype(np.int64)
+    items[~inside | (items == groups.vocabulary.unknown)] = -1
+    return torch.as_tensor(items)

@@ -86,14 +86,14 @@ def read_lines(source: Any, encoding: str | None) -> tuple[str, str]:
 def memory() -> int:
     """How many bytes this process can use, about."""
     try:
-        found = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        installed = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return 2**63
     try:
         limit = Path("/sys/fs/cgroup/memory.max").read_text().strip()
     except OSError:
-        return found
-    return min(found, int(limit)) if limit.isdigit() else found
+        return installed
+    return min(installed, int(limit)) if limit.isdigit() else installed
 
 
 def _too_large(name: str, size: str) -> DataError:
@@ -259,8 +259,8 @@ def read_text(
                 whole = [i for i, dtype in zip(at, frame.dtypes, strict=True) if dtype.is_integer()]
                 as_text = parsed(whole, None, 0) if whole and may_have_zeros(tidy, dialect.separator) else None
                 frame = _with_commas(frame if as_text is None else _with_zeros(frame, as_text), dialect)
-        except pl.exceptions.PolarsError as found:
-            error = found
+        except pl.exceptions.PolarsError as failure:
+            error = failure
             continue
         frame.columns = names
         return frame
@@ -322,8 +322,8 @@ def _with_commas(frame: "pl.DataFrame", dialect: Dialect) -> "pl.DataFrame":
 def _what_is_wrong(name: str, data: bytes, dialect: Dialect, error: Exception | None, before: int) -> str:
     try:
         words = data.decode()
-    except UnicodeDecodeError as found:
-        raise not_utf8(name, before + data[: found.start].count(b"\n") + 1) from found
+    except UnicodeDecodeError as failure:
+        raise not_utf8(name, before + data[: failure.start].count(b"\n") + 1) from failure
     width = len(dialect.names)
     for line, fields in _records(words.split("\n"), dialect.separator):
         if fields is None:

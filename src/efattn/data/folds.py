@@ -8,7 +8,7 @@ import numpy as np
 from efattn.data.groups import Groups
 from efattn.data.keys import distinct
 from efattn.data.table import Table
-from efattn.errors import DataError
+from efattn.errors import DataError, counted
 
 
 def group_folds(
@@ -36,7 +36,8 @@ def group_folds(
             )
         row, count = np.arange(len(table)), len(labels)
     if not 2 <= folds <= count:
-        raise DataError(f"{count} groups cannot make {folds} folds. Pass folds= between 2 and {count}.", option="folds")
+        said = f"{counted(count, 'group')} cannot make {folds} folds. Pass folds= between 2 and {count}."
+        raise DataError(said, option="folds")
     order = np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)
     fold = np.empty(count, np.int64)
     fold[order] = np.arange(count) * folds // count

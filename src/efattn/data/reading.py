@@ -87,9 +87,9 @@ class Reading:
     def _of_groups(self, column: np.ndarray, role: str) -> np.ndarray:
         """(group,): a column that is the same throughout each group; else an error about the first row that differs."""
         number, labels = self.group
-        found = np.empty(len(labels) if len(number) else 0, column.dtype)
-        found[number[::-1]] = column[::-1]  # the first row of a group is written last
-        differs = np.flatnonzero(column != found[number])
+        entries = np.empty(len(labels) if len(number) else 0, column.dtype)
+        entries[number[::-1]] = column[::-1]  # the first row of a group is written last
+        differs = np.flatnonzero(column != entries[number])
         if differs.size:
             i, name = int(differs[0]), self.roles.of(role)[0]
             whose = labels.words(int(number[i]), self.roles.of("group")) or "the only group"
@@ -99,27 +99,27 @@ class Reading:
                 column=name,
                 row=self.first + i,
             )
-        return found
+        return entries
 
     def levels(self) -> dict[str, tuple[str, ...]]:
         """Of the columns that are words: ordered categories that are values, text that is an attribute."""
         import polars as pl
 
-        found: dict[str, tuple[str, ...]] = {}
+        levels: dict[str, tuple[str, ...]] = {}
         for role in ("value", "attributes"):
             for name in self.roles.of(role):
                 column = self.source.column(name, role)
                 if not is_text(column) or (role == "value" and not isinstance(column.dtype, pl.Enum)):
                     continue
                 known = column.dtype.categories if isinstance(column.dtype, pl.Enum) else plain(column).unique().sort()
-                found[name] = tuple(known.drop_nulls().to_list())
+                levels[name] = tuple(known.drop_nulls().to_list())
                 if role == "value":
                     said = ", ".join(f"{k} for {level!r}" for k, level in enumerate(known))
                     said = f"Column {name!r} holds ordered categories, read as {said}."
                     self.notes.append(Note("categories", said, column=name))
                 else:
-                    self._check_levels(name, found[name])
-        return found
+                    self._check_levels(name, levels[name])
+        return levels
 
     def _check_levels(self, name: str, levels: Sequence[str]) -> None:
         if len(levels) > MOST_LEVELS:

@@ -20,7 +20,7 @@ from efattn.data.sorting import RowOrder
 from efattn.data.standardiser import Standardiser, column_methods
 from efattn.data.table import Table
 from efattn.data.vocabulary import Vocabulary
-from efattn.errors import DataError, Note, option
+from efattn.errors import DataError, Note, counted, option
 
 SQUARES = 1e18  # what a model sees is squared in single precision, which ends at 3e38
 
@@ -166,12 +166,12 @@ class Schema:
             i, c = (int(k) for k in np.argwhere(far)[0])
             assert groups.every.value is not None
             assert self.standardiser is not None
-            found, name = groups.every.value[i, c].item(), self.roles.of("value")[c]
+            entry, name = groups.every.value[i, c].item(), self.roles.of("value")[c]
             whole = replace(groups, chosen=None)
             raise DataError(
-                f"Column {name!r} has {found!r} at {whole.label(i)}; a model can see values up to {SQUARES:g} in size"
+                f"Column {name!r} has {entry!r} at {whole.label(i)}; a model can see values up to {SQUARES:g} in size"
                 f"{'' if self.standardiser.is_identity else ', in units of the spread they were fitted on'}. If it "
-                f"stands for a missing value, pass {option('missing', found)}; else mend it, or take a larger unit.",
+                f"stands for a missing value, pass {option('missing', entry)}; else mend it, or take a larger unit.",
                 column=name,
                 row=groups.first_row + int(groups.every.row[i]),
                 option="missing",
@@ -273,7 +273,8 @@ class Schema:
             raise _other_kind(str(self.roles.time), "time", kind)
         lagged = lagged_groups(time, series, self.lags, self.step, groups.group_label)
         absent = [f"{int((lagged[:, d] < 0).sum())} have no lag {d + 1}" for d in range(self.lags)]
-        said = f"The time step is {step_words(self.step, kind)}; of {len(groups)} groups {', '.join(absent)}."
+        of = counted(len(groups), "group")
+        said = f"The time step is {step_words(self.step, kind)}; of {of} {', '.join(absent)}."
         if 2 * (lagged[:, 0] < 0).sum() > len(groups):
             said += " If steps are uneven, like months, count them in a column of their own and name it in "
             said += f"{option('time')}."

@@ -142,8 +142,8 @@ class Table:
                 added.append(nw.from_native(series.alias(name), series_only=True))
             else:
                 dtype = nw.from_native(series, series_only=True).dtype
-                found = series.to_list() if series.dtype == pl.String or series.null_count() else series.to_numpy()
-                added.append(nw.new_series(name, found, dtype, backend=self._frame.implementation))
+                entries = series.to_list() if series.dtype == pl.String or series.null_count() else series.to_numpy()
+                added.append(nw.new_series(name, entries, dtype, backend=self._frame.implementation))
         return self._out(self._frame.with_columns(*added))
 
     def same_kind(self, frame: "pl.DataFrame") -> Any:
@@ -239,20 +239,20 @@ def _narwhals(source: Any) -> Any:
 
 def _mixed(name: str, role: str, column: Any, first: int) -> DataError:
     """About a column of Python objects that no single type holds."""
-    found: type | None = None
+    common: type | None = None
     for row, entry in enumerate(column):
         if entry is None or entry != entry:
             continue
-        if found is not None and type(entry) is not found:
+        if common is not None and type(entry) is not common:
             return DataError(
-                f"Column {name!r} (role {role}) mixes types: {found.__name__} and, at row {first + row}, "
+                f"Column {name!r} (role {role}) mixes types: {common.__name__} and, at row {first + row}, "
                 f"{type(entry).__name__} ({str(entry)[:40]!r}). Make it one type, for instance text: "
                 f"frame[{name!r}].astype(str).",
                 column=name,
                 row=first + row,
             )
-        found = type(entry)
-    kind = found.__name__ if found else "nothing"
+        common = type(entry)
+    kind = common.__name__ if common else "nothing"
     return DataError(
         f"Column {name!r} (role {role}) holds objects ({kind}) that cannot be read exactly. Make them text or numbers.",
         column=name,

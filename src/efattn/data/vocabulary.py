@@ -55,9 +55,9 @@ class Vocabulary:
 
     def number(self, name: Any) -> int:
         """The number of one name; a DataError that suggests a near one where it is not known."""
-        found = self._index.get(key_of(name, self.known.kinds))
-        if found is not None:
-            return found
+        number = self._index.get(key_of(name, self.known.kinds))
+        if number is not None:
+            return number
         asked = {str(n).lower(): n for n in reversed(self.names)}
         near = [asked[k] for k in difflib.get_close_matches(str(name).lower(), list(asked), n=1, cutoff=0.5)]
         hint = f" Did you mean {near[0]!r}?" if near else f" Known are {len(self)} names such as {self.names[:3]}."

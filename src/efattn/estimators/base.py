@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError
 
 from efattn import inference
 from efattn.data import Roles, Schema, Table
-from efattn.errors import DataError, Note, named, option
+from efattn.errors import DataError, Note, counted, named, option
 from efattn.estimators import companions, deciding, growing, members, saving
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
@@ -378,8 +378,8 @@ def _describe(blueprint: Blueprint, stages: Stages) -> None:
     groups = blueprint.groups
     assert groups is not None
     held = 0 if blueprint.held is None else len(blueprint.held)
-    items = f", {blueprint.items:,} items" if blueprint.items else ""
-    stages.say(f"{len(groups.rows):,} rows in {len(groups):,} groups{items}; {held:,} held out.")
+    items = f", {counted(blueprint.items, 'item')}" if blueprint.items else ""
+    stages.say(f"{counted(len(groups.rows), 'row')} in {counted(len(groups), 'group')}{items}; {held:,} held out.")
     for note in blueprint.notes:
         inference.announce(note)
         if note.kind == "family":

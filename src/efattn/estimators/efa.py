@@ -27,12 +27,12 @@ class EFA(EFAOptions, GroupEstimator):
         return {"lags": self.lags, "max_length": self.max_length, "when": asked}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
-        found: dict[str, Conditionals] = {}
+        terms: dict[str, Conditionals] = {}
         if "item" in blueprint.terms:
-            found["item"] = self._item_term(blueprint)
+            terms["item"] = self._item_term(blueprint)
         if "value" in blueprint.terms:
-            found[blueprint.value_name] = self._value_term(blueprint)
-        return found
+            terms[blueprint.value_name] = self._value_term(blueprint)
+        return terms
 
     def _item_term(self, blueprint: Blueprint) -> Term:
         family = Categorical(max(blueprint.items, 2))

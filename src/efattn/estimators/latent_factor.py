@@ -23,23 +23,23 @@ class LatentFactor(LatentFactorOptions, GroupEstimator):
         return {}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
-        found: dict[str, Conditionals] = {}
+        terms: dict[str, Conditionals] = {}
         options: dict[str, Any] = {"context": self.context, "intercept": self.intercept}
         if "item" in blueprint.terms:
-            found["item"] = LatentItems(max(blueprint.items, 2), self.width, support=blueprint.support, **options)
+            terms["item"] = LatentItems(max(blueprint.items, 2), self.width, support=blueprint.support, **options)
         if "value" not in blueprint.terms:
-            return found
+            return terms
         if blueprint.inside_family.columns > 1:
             raise DataError("A latent factor model has one value column; EFA takes several.", option="value")
         attributes = len(blueprint.schema.attribute_names)
         if blueprint.items and not attributes:
-            found[blueprint.value_name] = LatentValues(blueprint.items, self.width, blueprint.inside_family, **options)
+            terms[blueprint.value_name] = LatentValues(blueprint.items, self.width, blueprint.inside_family, **options)
         elif attributes:
             sizes, nearest = (attributes, 4 * self.width, self.width), self.neighbours
-            found[blueprint.value_name] = LatentPlaces(sizes, blueprint.inside_family, neighbours=nearest, **options)
+            terms[blueprint.value_name] = LatentPlaces(sizes, blueprint.inside_family, neighbours=nearest, **options)
         else:
             wanted = f"pass {option('item')} or {option('attributes')}"
             raise DataError(
                 f"A latent factor model of values needs an item column or attributes: {wanted}.", option="item"
             )
-        return found
+        return terms

@@ -120,7 +120,7 @@ def _companions(
     about: Mapping[str, Any],
     tensors: Mapping[str, Tensor],
 ) -> dict[str, tuple[Companion, ...]]:
-    found: dict[str, tuple[Companion, ...]] = {}
+    companions: dict[str, tuple[Companion, ...]] = {}
     for name, told in about.get("beside", {}).items():
         term = model[name]
         setting = blueprint.setting("item" if term.of_items else "value", term.context)
@@ -130,7 +130,7 @@ def _companions(
         with without_memory():
             simple = old_files.in_other_units(origin, setting)
         fill(simple, mine | inside)
-        found[name] = (Companion(simple.recipe, _still(simple), file_checks.share(told["share"])),)
+        companions[name] = (Companion(simple.recipe, _still(simple), file_checks.share(told["share"])),)
     for name, several in about.get("companions", {}).items():
         number, made = model.terms.index(name), list[Companion]()
         for k, told in enumerate(several):
@@ -138,8 +138,8 @@ def _companions(
             made.append(Companion(*simple_model, file_checks.share(told["share"])))
         if sum(one.share for one in made) > 1 + 1e-9:
             raise DataError("the shares of its companions are more than the whole")
-        found[name] = tuple(made)
-    return found
+        companions[name] = tuple(made)
+    return companions
 
 
 def _companion(

@@ -70,5 +70,5 @@ def maximise(objective: Callable[[torch.Tensor], torch.Tensor], f: torch.Tensor)
     guess = torch.cat([f[:1], f[1:].clamp(-LIMIT, LIMIT)]).detach()
     inside: list[tuple[float | None, float | None]] = [(None, None), *[(-LIMIT, LIMIT)] * (len(f) - 1)]
     exactly: dict[str, Any] = {"options": {"ftol": 0.0, "gtol": 1e-12}}
-    found = minimize(loss, guess.cpu().numpy(), method="L-BFGS-B", jac=True, bounds=inside, **exactly)
-    return torch.as_tensor(found.x, dtype=f.dtype, device=f.device)
+    optimum = minimize(loss, guess.cpu().numpy(), method="L-BFGS-B", jac=True, bounds=inside, **exactly)
+    return torch.as_tensor(optimum.x, dtype=f.dtype, device=f.device)

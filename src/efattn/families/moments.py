@@ -36,8 +36,8 @@ def at_mean(mean_of: Callable[[torch.Tensor], torch.Tensor], mean: torch.Tensor,
     target = np.clip(mean.detach().cpu().double().numpy(), reached[0], reached[-1])
     right = np.searchsorted(reached, target).clip(1, POINTS - 1)
     left, right = np.sort([grid[right - 1], grid[right]], axis=0)
-    found = find_root(excess, (left, right), args=(target,), tolerances={"xatol": 1e-9})
-    return outputs(found.x).to(mean.device, mean.dtype)
+    root = find_root(excess, (left, right), args=(target,), tolerances={"xatol": 1e-9})
+    return outputs(root.x).to(mean.device, mean.dtype)
 
 
 def logit(mean: torch.Tensor) -> torch.Tensor:

@@ -91,15 +91,15 @@ def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[float],
     between the members' own quantiles."""
     own = torch.stack([family.quantile(f, p) for f in members])
     low, high = own.amin(0), own.amax(0)
-    apart, found = low < high, high.clone()
+    apart, quantiles = low < high, high.clone()
     for c in range(family.columns):
         rows = apart[..., c]
         if rows.any():
             columns = [family.column(f[rows], c) for f in members]
             excess = partial(_excess, columns, parts, p)
             search = _first_whole if columns[0][0].discrete else _root
-            found[..., c][rows] = search(excess, low[..., c][rows], high[..., c][rows])
-    return found
+            quantiles[..., c][rows] = search(excess, low[..., c][rows], high[..., c][rows])
+    return quantiles
 
 
 def _excess(
@@ -132,5 +132,5 @@ def _root(excess: Excess, low: Tensor, high: Tensor) -> Tensor:
         return excess(torch.from_numpy(y), torch.from_numpy(rows.astype(np.int64))).numpy()
 
     ends, rows = (low.numpy(), high.numpy()), np.arange(len(low))
-    found = find_root(at, ends, args=(rows,), tolerances={"xrtol": CLOSE})
-    return torch.from_numpy(np.where(found.success, found.x, np.where(at(ends[0], rows) >= 0, *ends)))
+    root = find_root(at, ends, args=(rows,), tolerances={"xrtol": CLOSE})
+    return torch.from_numpy(np.where(root.success, root.x, np.where(at(ends[0], rows) >= 0, *ends)))

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from efattn.errors import Note
+from efattn.errors import Note, counted
 from efattn.families import Product
 from efattn.inference.fitted import Fitted
 
@@ -14,8 +14,8 @@ def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
     """show: how notes read where it is told."""
     schema, sizes, several = fitted.schema, fitted.sizes, len(fitted.members)
     lines = [f"{fitted.estimator}: each observation given {LOOKS_AT[fitted.context]}."]
-    items = "" if schema.vocabulary is None else f", {len(schema.vocabulary)} items"
-    lines.append(f"Fitted to {sizes['rows']} rows in {sizes['groups']} groups{items}.")
+    items = "" if schema.vocabulary is None else f", {counted(len(schema.vocabulary), 'item')}"
+    lines.append(f"Fitted to {counted(sizes['rows'], 'row')} in {counted(sizes['groups'], 'group')}{items}.")
     if several > 1:
         lines.append(f"{several} members, whose mixture predicts.")
     for name in fitted.names:
@@ -60,7 +60,8 @@ def last_fit(fitted: Fitted, name: str, member: int = 0) -> list[dict[str, Any]]
 def _fit_words(records: list[dict[str, Any]], units: float) -> str:
     last, seconds = records[-1], sum(record["seconds"] for record in records)
     train = last["train"] + units
-    told = f"{len(records)} of {last['epochs']} epochs in {seconds:.1f} s, training log-likelihood {train:.4f}"
+    epochs = f"{len(records)} of {counted(last['epochs'], 'epoch')}"
+    told = f"{epochs} in {seconds:.1f} s, training log-likelihood {train:.4f}"
     scored = [record for record in records if record["validation"] is not None]
     if not scored:
         return f"{told} per target; nothing held out."

@@ -36,8 +36,8 @@ class LargestEntry:
 
     def pick(self, x: Tensor) -> Tensor:
         """(batch, head, .., target, row) -> (batch, head, .., 1, row), 0 where the largest is no target"""
-        found = x.gather(-2, _widen(self.target, x))
-        return found if self.valid is None else found * _widen(self.valid, x)
+        entries = x.gather(-2, _widen(self.target, x))
+        return entries if self.valid is None else entries * _widen(self.valid, x)
 
     def put(self, x: Tensor, values: Tensor) -> None:
         """Write values (batch, head, .., 1, row) into x (batch, head, .., target, row)."""
@@ -51,8 +51,8 @@ class LargestEntry:
         index = _widen(self.target, x).mT  # (batch, head, .., row, 1)
         first = torch.arange(index.shape[:-2].numel(), device=x.device) * x.shape[-2]
         index = index.squeeze(-1) + first.view(*index.shape[:-2], 1)
-        found = x.reshape(-1, x.shape[-1]).index_select(0, index.flatten()).view(*index.shape, -1)
-        return found if self.valid is None else found * _widen(self.valid, x).mT
+        rows = x.reshape(-1, x.shape[-1]).index_select(0, index.flatten()).view(*index.shape, -1)
+        return rows if self.valid is None else rows * _widen(self.valid, x).mT
 
     def add_rows(self, x: Tensor, values: Tensor) -> None:
         """Add values (batch, head, .., row, size) into x (batch, head, .., target, size)."""
@@ -108,8 +108,8 @@ def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Vis
     if layer.kind == "softmax":
         bias = layer.bias(None if visibility.gap is None else visibility.gap.mT)  # (batch, head, column, row)
         biases = (None, None) if bias is None else (bias, _at(bias, visibility.slots, visibility.leading))
-        found = _SoftmaxSwap.apply(q, k, v, k_new, *biases, visible, onto, visibility.slots, visibility.leading)
-        keep, drop, add, total, rest, target, valid = found
+        outputs = _SoftmaxSwap.apply(q, k, v, k_new, *biases, visible, onto, visibility.slots, visibility.leading)
+        keep, drop, add, total, rest, target, valid = outputs
         return Swap(keep, drop, add, total, rest, LargestEntry(target, valid), old, new)
     keep, drop, add, total = _linear(q, k, v, k_new, visible, onto, visibility.slots, layer.average)
     return Swap(keep, drop, add, total, total, None, old, new)

@@ -96,8 +96,8 @@ def fit_matern(sample: Tensor, distance: Tensor, lags: int) -> Matern:
 
     start = np.array([-1.0, -2.0, 0.0, 0.0, 0.0] if lags else [-1.0, -2.0, 0.0])
     options: Any = {"maxiter": 150 * len(start), "xatol": 1e-3, "fatol": 1e-3}
-    found = [(minimize(misfit(s), start, method="Nelder-Mead", options=options), s) for s in (0.5, 1.5, 2.5)]
-    best, smoothness = min(found, key=lambda pair: pair[0].fun)
+    fits = [(minimize(misfit(s), start, method="Nelder-Mead", options=options), s) for s in (0.5, 1.5, 2.5)]
+    best, smoothness = min(fits, key=lambda pair: pair[0].fun)
     return named(best.x if lags else np.append(best.x, (0.0, 0.0)), smoothness)
 
 

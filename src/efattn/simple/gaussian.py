@@ -146,8 +146,8 @@ class GaussianOverItems(MeanAndVariance):
         factor = torch.linalg.cholesky(torch.where(both, k, 0.0) + torch.diag_embed((~seen).double()))
         looked = torch.where(seen[:, :, None], k, 0.0)[..., -n:]  # (batch, context, target)
         prior = k.diagonal(dim1=1, dim2=2)[:, -n:]
-        found = _past(factor, looked, rest, prior) if self.context == "past" else _others(factor, looked, rest, seen)
-        shift, variance = found
+        moments = _past(factor, looked, rest, prior) if self.context == "past" else _others(factor, looked, rest, seen)
+        shift, variance = moments
         if self.context == "others":
             variance = torch.where(seen[:, -n:], variance, prior - variance)
         return mean[:, -n:] + shift, variance.clamp_min(1e-12)

@@ -92,14 +92,14 @@ class WeightedSum(MeanAndVariance):
                 "item: keep the most frequent items, or take GaussianConditional.",
                 option="item",
             )
-        found: list[list[np.ndarray]] = []
+        pieces: list[list[np.ndarray]] = []
         for batch in groups.batches(TOKENS, context=self.context, dtype=torch.float64):
             cells, x = self.cells(batch), self.features(batch)[0]
             mean = self.get_buffer("mean")[cells.item]
             scored = self.targets(batch)
             here = [x, (cells.y - mean)[:, : batch.length], cells.item[:, : batch.length]]
-            found.append([part[scored].numpy() for part in here])
-        return Examples(*(np.concatenate(parts) for parts in zip(*found, strict=True)))
+            pieces.append([part[scored].numpy() for part in here])
+        return Examples(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     @final
     def _residuals(self, groups: Groups) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -163,8 +163,8 @@ class RegressionPerItem(WeightedSum):
         strengths = np.sort(np.asarray(self.strengths))[::-1]
         centre, level = x.mean(0), y.mean()
         a, b = x - centre, y - level
-        found = [_ridge(a, b, s) for s in strengths] if self.penalty == "ridge" else list(_lasso(a, b, strengths))
-        return [(w, float(level - centre @ w)) for w in found]
+        weights = [_ridge(a, b, s) for s in strengths] if self.penalty == "ridge" else list(_lasso(a, b, strengths))
+        return [(w, float(level - centre @ w)) for w in weights]
 
 
 def _error(fit: tuple[np.ndarray, float], x: np.ndarray, y: np.ndarray) -> float:
@@ -190,8 +190,8 @@ def _lasso(a: np.ndarray, b: np.ndarray, strengths: np.ndarray) -> np.ndarray:
         return np.zeros((len(strengths), a.shape[1]))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", ConvergenceWarning)
-        found: Any = lasso_path(a, b, alphas=strengths * most, tol=1e-3, max_iter=2000)
-    return found[1].T
+        path: Any = lasso_path(a, b, alphas=strengths * most, tol=1e-3, max_iter=2000)
+    return path[1].T
 
 
 @final

@@ -246,12 +246,12 @@ class PenalisedLinear(DirectlyFitted):
         total, near = dict[int, float](), list(range(len(PENALTIES)))
         for k in range(folds):
             train, test = rows.at(fold != k), rows.at(fold == k)
-            found: tuple[Tensor, ...] | None = None
+            parameters: tuple[Tensor, ...] | None = None
             mine = dict[int, float]()
             for number_ in near:
                 tick(k * len(PENALTIES) + number_, folds * len(PENALTIES))
-                found = self._maximise(train, PENALTIES[number_], found)
-                mine[number_] = float(self._log_likelihood(found, test).sum())
+                parameters = self._maximise(train, PENALTIES[number_], parameters)
+                mine[number_] = float(self._log_likelihood(parameters, test).sum())
                 if time.monotonic() > end or mine[number_] < max(mine.values()) - WORSE * len(test.y):
                     break  # weaker penalties take longer, and only get worse from here on
             total = mine if not total else {n: total[n] + mine[n] for n in total.keys() & mine.keys()} or total

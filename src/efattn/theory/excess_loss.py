@@ -130,7 +130,7 @@ def bound(model: EFA, table: Any, confidence: float = 0.95, radius: float | None
     if not term.family.squared_loss:
         raise DataError(f"Theorem 2 is about one Gaussian value column; this model has {term.family!r}.")
     groups = model.schema_.standardise(model.schema_.encode(table))
-    found, largest, longest = norms(term), 0.0, 0.0
+    term_norms, largest, longest = norms(term), 0.0, 0.0
     for batch in model.fitted_.batches(groups, term):
         if batch.value is not None and batch.observed is not None:
             largest = max(largest, float((batch.value * batch.observed).abs().max()))
@@ -144,13 +144,13 @@ def bound(model: EFA, table: Any, confidence: float = 0.95, radius: float | None
     sizes: dict[str, Any] = {
         "groups": len(groups),
         **_sizes(term),
-        "norm": found.total,
+        "norm": term_norms.total,
         "radius": longest if radius is None else radius,
         "largest_value": largest,
         "confidence": confidence,
     }
     assert groups.value is not None
-    return Bound(bound_term(**sizes), sizes, found, marginal_loss=float(np.nanvar(groups.value)) / 2)
+    return Bound(bound_term(**sizes), sizes, term_norms, marginal_loss=float(np.nanvar(groups.value)) / 2)
 
 
 def log_log_slope(groups: Any, excess: Any) -> float:

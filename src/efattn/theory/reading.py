@@ -49,10 +49,10 @@ def terms(model: EFA) -> dict[str, Term]:
 
 
 def value_term(model: EFA) -> Term:
-    found = [term for term in terms(model).values() if not term.of_items]
-    if not found:
+    value_terms = [term for term in terms(model).values() if not term.of_items]
+    if not value_terms:
         raise DataError("This model has no value term: fit with value=... and terms including 'value'.")
-    return found[0]
+    return value_terms[0]
 
 
 def untrained(model: EFA, seed: int = 0) -> Model:

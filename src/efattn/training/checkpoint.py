@@ -96,10 +96,10 @@ class Checkpoint:
         """State and tensors, or None where nothing was written yet."""
         if not self.path.exists():
             return None
-        found, tensors = storage.read(self.path, "checkpoint")
+        record, tensors = storage.read(self.path, "checkpoint")
         with self.usable():
-            self._check_same(self.path, found["about"])
-            return dict(found["state"]), tensors
+            self._check_same(self.path, record["about"])
+            return dict(record["state"]), tensors
 
     def clear(self) -> None:
         """Away with what a finished fit of ours left, now that its model is saved; what others left stays."""

@@ -31,10 +31,10 @@ def extremes(term: Conditionals, data: Groups, roles: Roles | None) -> list[Extr
     return sorted([*_numbers(data, roles), *(_values(support, data, roles) if isinstance(support, Columns) else ())])
 
 
-def words(found: list[Extreme], data: Groups) -> str:
+def words(causes: list[Extreme], data: Groups) -> str:
     """column 'size' at row 20 (user 'u3'), which Gamma cannot hold in single precision"""
-    by = [f"column {x.column!r} at {data.label(x.place)}, {x.why}" for x in found[:SHOWN]]
-    return "; ".join(by) + (f"; and {len(found) - SHOWN} more" if len(found) > SHOWN else "")
+    by = [f"column {x.column!r} at {data.label(x.place)}, {x.why}" for x in causes[:SHOWN]]
+    return "; ".join(by) + (f"; and {len(causes) - SHOWN} more" if len(causes) > SHOWN else "")
 
 
 def _numbers(data: Groups, roles: Roles | None) -> Iterator[Extreme]:

@@ -73,12 +73,12 @@ class Fitting:
 
     def taken_back(self) -> bool:
         """Whether an earlier run finished it: then it is as it was."""
-        found = None if self.checkpoint is None else self.checkpoint.read()
-        if self.checkpoint is None or found is None or not found[0].get("finished"):
+        saved = None if self.checkpoint is None else self.checkpoint.read()
+        if self.checkpoint is None or saved is None or not saved[0].get("finished"):
             return False
         with self.checkpoint.usable():
-            self.history[:] = found[0]["history"]
-            self.model.load_state_dict(_without(found[1], "model."))
+            self.history[:] = saved[0]["history"]
+            self.model.load_state_dict(_without(saved[1], "model."))
         self.model.eval()
         return True
 
@@ -90,12 +90,12 @@ class Fitting:
         self.model.to(device)
         if self.checkpoint is not None:
             self.checkpoint.prepare()
-        found = self.checkpoint.read() if self.checkpoint is not None and resume else None
+        saved = self.checkpoint.read() if self.checkpoint is not None and resume else None
         names = list(self.model.terms)
         first, state = 0, None
         tensors: dict[str, Tensor] = {}
-        if found is not None and self.checkpoint is not None:
-            state, tensors = found
+        if saved is not None and self.checkpoint is not None:
+            state, tensors = saved
             with self.checkpoint.usable():
                 first, self.history[:] = names.index(state["term"]), state["history"]
                 self.model.load_state_dict(_without(tensors, "model."))
@@ -205,10 +205,10 @@ class _Term:
         assert self.fitting.held is not None
         return mean_log_prob(self.term, self.fitting.held, self.options.tokens, self.device)
 
-    def keep(self, found: float | None, epoch: int = 0) -> None:
+    def keep(self, score: float | None, epoch: int = 0) -> None:
         """The weights as the best ones, if they are."""
-        if found is not None and math.isfinite(found) and (self.at.best is None or found > self.at.best):
-            self.at.best, self.at.best_epoch = found, epoch
+        if score is not None and math.isfinite(score) and (self.at.best is None or score > self.at.best):
+            self.at.best, self.at.best_epoch = score, epoch
             self.best = {k: v.detach().clone() for k, v in self.term.state_dict().items()}
 
     def plan(self, epoch: int) -> list[Any]:
@@ -292,12 +292,12 @@ class _Term:
 
     def extreme(self, data: Groups, what: str) -> TrainingError | None:
         """What to say of rows that are the cause, if there are any."""
-        found = extremes(self.term, data, self.fitting.roles)
-        if not found:
+        causes = extremes(self.term, data, self.fitting.roles)
+        if not causes:
             return None
-        at, row = found[0], int(data.rows[found[0].place])
+        at, row = causes[0], int(data.rows[causes[0].place])
         return TrainingError(
-            f"{what} because of {words(found, data)}. Mend or drop such rows, or choose another unit or family.",
+            f"{what} because of {words(causes, data)}. Mend or drop such rows, or choose another unit or family.",
             column=at.column,
             row=row,
         )
@@ -316,17 +316,17 @@ class _Term:
         self.check_weights()
         train = at.total / at.weight
         with self.at_the_mean():
-            found = None if held is None else self.validate()
-            self.keep(found, at.epoch + 1)
-        if found is not None and not math.isfinite(found):
-            what = f"The validation log-likelihood of the {self.name} term is {found} after epoch {at.epoch + 1}"
+            validation = None if held is None else self.validate()
+            self.keep(validation, at.epoch + 1)
+        if validation is not None and not math.isfinite(validation):
+            what = f"The validation log-likelihood of the {self.name} term is {validation} after epoch {at.epoch + 1}"
             raise (None if held is None else self.extreme(held, what)) or TrainingError(
                 f"{what}. Try a lower rate, {self.advised_rate()}, and look for extreme values held out.",
                 option="rate",
             )
         rate = self.optimiser.param_groups[0]["lr"]
         record: Record = {"term": self.name, "epoch": at.epoch + 1, "epochs": self.epochs, "train": train}
-        record |= {"validation": found, "best": at.best, "rate": rate, "seconds": time.monotonic() - start}
+        record |= {"validation": validation, "best": at.best, "rate": rate, "seconds": time.monotonic() - start}
         record |= self.fitting.label
         self.fitting.history.append(record)
         at.epoch, at.batch, at.total, at.weight, at.seconds = at.epoch + 1, 0, 0.0, 0.0, 0.0

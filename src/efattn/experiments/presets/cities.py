@@ -40,15 +40,15 @@ def by_city(estimator: Any, parts: Split) -> dict[str, Any]:
 
 
 def _peers(lags: int) -> tuple[Entry, ...]:
-    found = [
+    peers = [
         peer("ridge per city", simple.RidgePerItem(), lags=lags),
         peer("lasso per city", simple.LassoPerItem(), lags=lags),
         peer("Gaussian conditional", simple.GaussianConditional(), lags=lags),
         peer("kriging", simple.Kriging(), lags=lags),
     ]
     if not lags:
-        return (*found, peer("inverse distance", simple.InverseDistance()))
-    return (*found, peer("persistence", simple.Persistence(), lags=1)) if lags == 1 else tuple(found)
+        return (*peers, peer("inverse distance", simple.InverseDistance()))
+    return (*peers, peer("persistence", simple.Persistence(), lags=1)) if lags == 1 else tuple(peers)
 
 
 def _no_lag() -> Setting:

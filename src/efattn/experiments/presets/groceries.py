@@ -40,12 +40,12 @@ def companions(estimator: GroupEstimator, parts: Split) -> dict[str, Any]:
 def inside(estimator: GroupEstimator, parts: Split) -> dict[str, Any]:
     """Companions; attention in the first two test baskets, averaged over heads; queries, keys and values of each item
     in the first layer."""
-    found = companions(estimator, parts)
-    found["attention"] = []
+    record = companions(estimator, parts)
+    record["attention"] = []
     for basket in parts.test["basket"].unique(maintain_order=True)[:BASKETS]:
         seen = estimator.attention(parts.test.filter(pl.col("basket") == basket))
         weights = np.round(seen.weights.mean(1, dtype=float), 4).tolist()  # (layer, target, context)
-        found["attention"].append({"items": [str(name) for name in seen.targets], "weights": weights})
+        record["attention"].append({"items": [str(name) for name in seen.targets], "weights": weights})
     term, vectors = estimator.model_["item"], item_vectors(estimator.model_)
     assert isinstance(term, Term)
     assert vectors is not None
@@ -55,7 +55,7 @@ def inside(estimator: GroupEstimator, parts: Split) -> dict[str, Any]:
         for which, what in enumerate(("query", "key", "value"))
     }
     names = estimator.embeddings("item")["product"].to_list()
-    return {**found, "vectors": {"items": names, **heads}}
+    return {**record, "vectors": {"items": names, **heads}}
 
 
 def _look(entry: Entry) -> Entry:

@@ -30,7 +30,7 @@ VALUE_FACTORS = (
     "loss: there, latent factors without an intercept always predict the same (0 for a Gaussian)."
 )
 LEVEL = (
-    "EFA's best preset, two networks and the Gaussian as members of one mixture, is level with the Gaussian alone and "
+    "EFA's best preset, two networks with the Gaussian as their companion, is level with the Gaussian alone and "
     "short of the aim by .004. Tried on validation users of v1, `others`: dropout 0.1 to 0.5, context dropout, one "
     "layer, width 64, weight decay with a lower rate, draws from the Gaussian at weights 0.5 and 0.7, an offset, and "
     "mixtures with shares of 0.3 to 0.7. Networks alone stay .002 to .009 behind the Gaussian, all mixtures are within "

@@ -71,12 +71,12 @@ def item_peers(context: Context, supports: Sequence[Support] = ("all", "distinct
     }
     if context == "others":
         del makers["Markov chain"]
-    found = []
+    entries = []
     for name, make in makers.items():
         for support in supports:
             model = name if support == "all" else f"{name}, {support}"
-            found.append(Entry(model, "peer", partial(make, support), fixed=name != "additive logit"))
-    return tuple(found)
+            entries.append(Entry(model, "peer", partial(make, support), fixed=name != "additive logit"))
+    return tuple(entries)
 
 
 def item_entries(
