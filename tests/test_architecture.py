@@ -30,7 +30,6 @@ LAYERS = {
     "bench": 5,
     "cli": 6,
     "__main__": 6,
-    "explorer": 6,
 }
 # what else they may import
 ALONE = {

@@ -16,6 +16,7 @@ from efattn.estimators.families import automatic, choose
 # ---- families
 
 
+DRAW = np.random.default_rng(0)
 RULES = {
     "only 0 and 1": ([0, 1, 1, 0], families.Bernoulli()),
     "always 0": ([0, 0, 0], families.Bernoulli()),
@@ -32,6 +33,11 @@ RULES = {
     "a share of 0": ([0.0, 0.5, 0.9], families.Gaussian()),
     "constant": ([7, 7, 7], families.Gaussian()),
     "nothing": ([np.nan], families.Gaussian()),
+    "goals": (DRAW.poisson(1.4, 400), families.Poisson()),
+    "answers from 0 to 4": (DRAW.choice(5, 400, p=[0.3, 0.1, 0.1, 0.2, 0.3]), families.Ordinal(5, 0)),
+    "degrees": (DRAW.normal(55, 17, 900).round(), families.Gaussian()),
+    "years": (DRAW.integers(1900, 2020, 300), families.Gaussian()),
+    "incomes": (DRAW.lognormal(10, 0.6, 400).round(), families.Gamma()),
     "with gaps": ([0, np.nan, 1], families.Bernoulli()),
 }
 
@@ -40,6 +46,15 @@ RULES = {
 def test_automatic_families_follow_the_rules(rule):
     values, family = RULES[rule]
     assert automatic(np.array(list(values), float))[0] == family
+
+
+def test_items_of_different_sizes_are_not_taken_for_skewness():
+    item = np.repeat([0, 1, 2], 50)
+    y = np.random.default_rng(0).normal(size=150) + np.array([10.0, 100.0, 400.0])[item]
+    assert automatic(y).family == families.Gamma()
+    choice = automatic(y, "y", item)
+    assert choice.family == families.Gaussian()
+    assert choice.why == "positive, symmetric within the values of each item"
 
 
 def test_an_automatic_family_is_told(caplog):
@@ -296,3 +311,16 @@ def test_an_empty_table_is_predicted_as_an_empty_table():
     assert "real_mean" in model.predict(table.clear()).columns
     with pytest.raises(DataError, match="No row"):
         model.score(table.clear())
+
+
+def test_where_two_families_are_plausible_groups_left_out_decide():
+    rng = np.random.default_rng(0)
+    size = np.exp(rng.normal(size=(60, 1)))
+    frame = {"g": np.repeat(np.arange(60), 4), "i": np.tile(np.arange(4), 60)}
+    skewed = pl.DataFrame({**frame, "y": (size * rng.gamma(2.0, 1.0, (60, 4))).ravel()})
+    even = pl.DataFrame({**frame, "y": (50 + rng.normal(size=(60, 1)) + rng.normal(size=(60, 4))).ravel()})
+    for table, name in ((skewed, "gamma"), (even, "gaussian")):
+        model = efa(terms="value").fit(table, group="g", item="i", value="y")
+        assert model.family_.parts[0].name == name
+        (note,) = (note for note in model.notes_ if note.kind == "family")
+        assert "groups left out have" in str(note)

@@ -21,8 +21,8 @@ def test_off_a_terminal_a_fit_says_a_line_per_stage(capsys):
     assert all(line.startswith("efattn: ") for line in lines)
     assert "rows in 24 groups, 8 items" in lines[0]
     assert "Family of 'rating': Ordinal" in err
-    assert "'item' fitted in 2 epochs" in err
-    assert "'rating' fitted in 2 epochs" in err
+    assert "'item' fitted, epochs: 2" in err
+    assert "'rating' fitted, epochs: 2" in err
     assert "ShrunkMean" in lines[-1]
 
 

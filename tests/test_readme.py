@@ -1,7 +1,6 @@
-"""What the README says is what the repository does."""
+"""What README, docs and ARCHITECTURE say is what the repository does."""
 
 import json
-import os
 import re
 import shlex
 import subprocess
@@ -9,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from shell import efattn, forked
 
 HOME = Path(__file__).parent.parent
 README = (HOME / "README.md").read_text()
-ENSEMBLES = (HOME / "docs/ensembles.md").read_text()
+PAGES = {path.relative_to(HOME).as_posix(): path.read_text() for path in (HOME / "README.md", *HOME.glob("docs/*.md"))}
 
 
 def test_its_benchmark_table_is_the_result_file():
@@ -56,49 +56,113 @@ def test_its_demo_table_is_the_result_file():
         assert f"{words:17}  {numbers}" in README
 
 
-@pytest.mark.slow
-def test_its_shell_lines_run_as_they_stand_in_an_empty_folder(tmp_path):
-    (lines,) = re.findall(r"```sh\n(.*?)```", README, re.S)
-    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    for line in lines.splitlines():
-        done = subprocess.run(
-            shlex.split(line),
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=False,
-            env={**os.environ, "PATH": path},
-        )
-        assert done.returncode == 0, done.stderr
-    assert (
-        (tmp_path / "predicted.csv")
-        .read_text()
-        .startswith("station,latitude,longitude,date,tmax,tmin,tmean,tmean_mean")
-    )
+def snippets(kind):
+    """Every block of one kind of README and docs, by page and number."""
+    found = {}
+    for name, text in PAGES.items():
+        blocks = re.findall(rf"```{kind}\n(.*?)```", text, re.S)
+        found |= {f"{name}, {number}": block for number, block in enumerate(blocks, 1)}
+    return found
 
 
-PAGES = README + ENSEMBLES + (HOME / "docs/priors.md").read_text()
-BLOCKS = re.findall(r"```python\n(.*?)```", PAGES, re.S)
+def hurried(text):
+    """The same on fewer stations and with a single epoch."""
+    text = re.sub(r"epochs([ =])\d+", r"epochs\g<1>1", text)
+    return text.replace("noaa_october()", 'noaa_october().filter(pl.col("station") % 13 == 0)')
 
 
-@pytest.mark.parametrize(
-    "block",
-    [pytest.param(b, marks=pytest.mark.slow if ".fit(" in b else (), id=f"block {n}") for n, b in enumerate(BLOCKS)],
-)
-def test_its_python_runs_as_it_stands_in_an_empty_folder(block, tmp_path):
-    (tmp_path / "readme.py").write_text(block)
-    done = subprocess.run([sys.executable, "readme.py"], cwd=tmp_path, capture_output=True, text=True, check=False)
+SHELL, PYTHON = snippets("sh"), snippets("python")
+
+
+def check_python(block, folder):
+    (folder / "snippet.py").write_text(block)
+    done = subprocess.run([sys.executable, "snippet.py"], cwd=folder, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 
 
-@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", "docs/notation.md"])
-def test_the_pages_it_names_exist(page):
+@pytest.mark.parametrize("name", PYTHON)
+def test_python_snippets_run_in_an_empty_folder(name, tmp_path):
+    check_python(hurried(PYTHON[name]), tmp_path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name, block in PYTHON.items() if hurried(block) != block])
+def test_python_snippets_run_as_they_stand(name, tmp_path):
+    check_python(PYTHON[name], tmp_path)
+
+
+@pytest.mark.parametrize("name", SHELL)
+def test_shell_snippets_run_in_an_empty_folder(name, tmp_path):
+    for line in SHELL[name].splitlines():
+        program, *words = shlex.split(hurried(line), comments=True)
+        if program == "efattn":
+            forked(*words, cwd=tmp_path).good()
+            stations = tmp_path / "noaa.csv"
+            if words[:2] == ["datasets", "export"]:  # a few of them are enough
+                head, *rows = stations.read_text().splitlines()
+                few = [row for row in rows if int(row.split(",")[0]) % 13 == 0]
+                stations.write_text("\n".join([head, *few]) + "\n")
+        else:
+            subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True)
+
+
+@pytest.mark.slow
+def test_the_shell_lines_of_the_readme_run_as_they_stand(tmp_path):
+    for line in SHELL["README.md, 1"].splitlines():
+        program, *words = shlex.split(line)
+        assert program == "efattn"
+        efattn(*words, cwd=tmp_path).good()
+    head = "station,latitude,longitude,date,tmax,tmin,tmean,tmean_mean"
+    assert (tmp_path / "predicted.csv").read_text().startswith(head)
+
+
+NAMED = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|md|json|cff|txt))`")
+
+
+@pytest.mark.parametrize("page", [*PAGES, "ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_every_file_that_a_page_names_exists(page):
+    text = (HOME / page).read_text()
+    links = re.findall(r"\]\(([\w./-]+)\)", text)
+    for name in {*NAMED.findall(text), *links}:
+        if any(part.isupper() for part in Path(name).stem.split("-")) and name.endswith(".py"):
+            continue  # NAME.py
+        homes = (HOME, HOME / "src/efattn", (HOME / page).parent)
+        inside = "/" not in name and any((HOME / "src/efattn").rglob(name))
+        assert inside or any((home / name).exists() for home in homes), f"{page} names {name}"
+
+
+@pytest.mark.parametrize("page", ["ARCHITECTURE.md", "CONTRIBUTING.md", *sorted({*PAGES} - {"README.md"})])
+def test_the_readme_names_every_page(page):
     assert page in README
-    assert (HOME / page).exists()
 
 
-def test_the_architecture_page_has_a_line_for_every_file():
+def tree(page):
+    """The paths that an indented tree lists."""
+    folders, found = {}, []
+    for indent, name in re.findall(r"^( {4,})((?:src/efattn/)|[\w]+(?:/|\.py))(?: |$)", page, re.M):
+        depth = len(indent)
+        folders = {d: folder for d, folder in folders.items() if d < depth}
+        path = folders[max(folders)] + name if folders else name
+        if name.endswith("/"):
+            folders[depth] = path
+        else:
+            found.append(path)
+    return found
+
+
+def test_the_architecture_page_has_a_line_for_every_file_and_for_no_other():
+    page = (HOME / "ARCHITECTURE.md").read_text().split("## The tree")[1].split("\nBeside it")[0]
+    listed = tree(page)
+    assert len(listed) == len(set(listed))
+    assert set(listed) == {path.relative_to(HOME).as_posix() for path in (HOME / "src/efattn").rglob("*.py")}
+
+
+def test_the_architecture_page_has_the_layers_that_are_enforced():
+    from test_architecture import LAYERS
+
     page = (HOME / "ARCHITECTURE.md").read_text()
-    for path in (HOME / "src/efattn").rglob("*.py"):
-        if path.name != "__init__.py":
-            assert path.name in page, f"{path.relative_to(HOME)} is not in ARCHITECTURE.md"
+    shown = {}
+    for layer, packages in re.findall(r"^\| (\d) \| (.*?) \|", page, re.M):
+        shown |= {name: int(layer) for name in re.findall(r"`(\w+)(?:/|\.py)`", packages)}
+    there = {path.stem for path in (HOME / "src/efattn").iterdir() if path.suffix in ("", ".py")}
+    assert shown == {name: layer for name, layer in LAYERS.items() if name in there}

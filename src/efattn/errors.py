@@ -78,7 +78,7 @@ class EfattnWarning(UserWarning):
 
 
 @final
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Note:
     """What was understood or done with a table. kind: one word or two, the same for notes of one kind; important:
     shown as a warning."""
@@ -92,6 +92,9 @@ class Note:
 
     def __str__(self) -> str:
         return shown(self.text)
+
+    def __repr__(self) -> str:
+        return f"Note({self.kind!r}, {str(self)!r})"
 
     def to_json(self) -> dict[str, Any]:
         return {name: x for name, x in asdict(self).items() if x not in (None, False)}

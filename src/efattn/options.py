@@ -191,7 +191,8 @@ class EFAOptions(_Model):
     companions: Any = _field(
         "auto",
         "Simple models that predict together with the networks, as much as held-out groups ask for: one of "
-        "efattn.simple or several; auto for a Gaussian of values where it is quickly fitted; none for networks alone.",
+        "efattn.simple or several; auto for a linear model, a Gaussian where it is quickly fitted, and an additive "
+        "logit of items; none for networks alone.",
         several=True,
         metavar="MODEL",
     )

@@ -5,6 +5,7 @@ without a model is refused before torch is imported.
 """
 
 import inspect
+import sys
 from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
@@ -16,7 +17,7 @@ from efattn.cli import arguments, output, tables
 from efattn.cli.declaring import from_option, from_role, parameter, values, with_parameters
 from efattn.cli.names import flag, shell_option
 from efattn.cli.outcome import Interrupted
-from efattn.cli.report import describe, report, understood
+from efattn.cli.report import conclude, describe, report, understood
 from efattn.declared import described
 from efattn.errors import DataError, shown
 from efattn.options import FAMILIES, FIT, ROLES, EFAOptions, LatentFactorOptions, Training, check_model
@@ -124,8 +125,10 @@ def fit(**asked: Any) -> None:
         checkpoint=checkpoint,
         resume=bool(asked["resume"]),
         history=history,
+        progress=None if sys.stderr.isatty() else False,
         planned=planned,
     )
+    conclude(estimator)
     estimator.save(path)
     if estimator.interrupted_:
         raise Interrupted(f"Interrupted; the model as far as it was fitted is in {str(path)!r}.")

@@ -77,6 +77,13 @@ def understood(blueprint: "Blueprint") -> dict[str, Any]:
     return found
 
 
+def conclude(estimator: Any) -> None:
+    """What was decided while it was fitted."""
+    for one in estimator.notes_:
+        if one.kind in ("companions", "refit"):
+            note(one)
+
+
 def describe(found: dict[str, Any], source: str) -> None:
     """The same in words, on standard error."""
     lengths, name = found["lengths"], "standard input" if source == "-" else source

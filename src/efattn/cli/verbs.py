@@ -216,7 +216,7 @@ def summary(model: arguments.Model, json: arguments.Json = False) -> None:
     if json:
         out.print_json(as_data(fitted) | {"notes": [in_words(one) for one in fitted.notes]})
     else:
-        tell(summary(fitted))
+        tell(summary(fitted, in_words))
 
 
 def _both(model: Any, table: str, layout: dict[str, Any]) -> Any:

@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from efattn import inference
 from efattn.data import Roles, Schema, Table
 from efattn.errors import DataError, Note, named, option
-from efattn.estimators import companions, growing, members, saving
+from efattn.estimators import companions, deciding, growing, members, saving
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
 from efattn.estimators.progress import Stages, line_writer
@@ -107,6 +107,7 @@ class GroupEstimator(BaseEstimator, ABC):
             validation=validation,
             seed=self.seed,
             sizes=self._schema_options(),
+            decide=lambda draft: deciding.decided(draft, self.context, self.standardise, self.seed),
         )
         if self.refit is True and blueprint.held is not None and not blueprint.may_refit:
             share = f"{option('validation', 0.2)}, a share of its own groups, or {option('refit', 'auto')}"
@@ -129,15 +130,26 @@ class GroupEstimator(BaseEstimator, ABC):
             empty = Model(self._terms(blueprint))
         memory.check(empty, blueprint.train, options.draws, options.tokens, resolve_device(options))
         with contextlib.nullcontext() if kept is None else kept.claimed(resume):
-            offers = companions.fitted_companions(self.companions, blueprint, self.context, options, self.seed, stages)
+            recipes = companions.recipes(self.companions, blueprint, self.context)
             models = [self._build(blueprint, member=k) for k in range(self.ensemble)]
             trained = members.train(
                 models, blueprint, options, self.seed, stages, callbacks=callbacks, kept=kept, resume=resume
             )
-            beside, notes = companions.with_shares(blueprint, trained.models, offers)
+            if trained.interrupted:
+                return self._take(blueprint, *trained)
+            fitted = companions.fitted_companions(
+                recipes,
+                blueprint,
+                self.context,
+                options,
+                self.seed,
+                offers=isinstance(self.companions, str),
+                stages=stages,
+            )
+            beside, notes = companions.with_shares(blueprint, trained.models, fitted)
             self._take(blueprint.noted(*notes), *trained, companions=beside)
             _conclude(self.fitted_, notes, stages)
-            if blueprint.may_refit and self.refit and not trained.interrupted:
+            if blueprint.may_refit and self.refit:
                 self._fit_again(blueprint, trained, options, stages, kept, resume)
         self._kept = kept
         return self
@@ -367,7 +379,7 @@ def _describe(blueprint: Blueprint, stages: Stages) -> None:
     assert groups is not None
     held = 0 if blueprint.held is None else len(blueprint.held)
     items = f", {blueprint.items:,} items" if blueprint.items else ""
-    stages.say(f"{len(groups.rows):,} rows in {len(groups):,} groups{items}; {held:,} groups are held out.")
+    stages.say(f"{len(groups.rows):,} rows in {len(groups):,} groups{items}; {held:,} held out.")
     for note in blueprint.notes:
         inference.announce(note)
         if note.kind == "family":
@@ -380,7 +392,7 @@ def _conclude(fitted: Fitted, notes: Sequence[Any], stages: Stages) -> None:
         scored = [record["validation"] for record in records if record["validation"] is not None]
         if records:
             best = f", best on held-out groups {max(scored) + fitted.units.get(name, 0.0):.4f} nats" if scored else ""
-            stages.say(f"{name!r} fitted in {len(records)} epochs, {sum(r['seconds'] for r in records):.1f} s{best}.")
+            stages.say(f"{name!r} fitted, epochs: {len(records)}, {sum(r['seconds'] for r in records):.1f} s{best}.")
     for note in notes:
         stages.say(str(note))
 

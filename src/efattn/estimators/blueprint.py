@@ -3,7 +3,7 @@
 roles -> schema and groups -> terms -> families -> split by group -> standardise -> support
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -107,8 +107,10 @@ def prepare(
     validation: Any,
     seed: int,
     sizes: Mapping[str, Any],
+    decide: Callable[["Blueprint"], tuple[choosing.Choice, ...]] = lambda draft: draft.choices,
 ) -> Blueprint:
-    """sizes: lags, max_length and when, for the schema."""
+    """sizes: lags, max_length and when, for the schema; decide: the families, from groups to train on, where their
+    choice is open."""
     schema, groups = Schema.fit_encode(table, roles, **sizes)
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
@@ -120,9 +122,8 @@ def prepare(
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:
         assert groups.value is not None
-        selection = choosing.choose(groups.value, roles.of("value"), family)
+        selection = choosing.choose(groups.value, roles.of("value"), family, groups.item)
         product, choices = selection.family, selection.parts
-        notes += selection.notes
         product.check(groups.value, roles.of("value"), groups.label)
         if roles.exposure is not None and not product.exposures:
             leave = f"'poisson' and 'negative_binomial' do. Leave {option('exposure')} out."
@@ -130,6 +131,12 @@ def prepare(
     longest = int(groups.lengths.max(initial=1))
     longest = longest if schema.max_length is None else min(longest, schema.max_length)
     draft = Blueprint(schema, product, "all", chosen, longest, groups, choices=choices)
+    if product is not None:
+        share = isinstance(validation, int | float) and 0 < validation < 1 and len(groups) > 2
+        known = groups.split(float(validation), seed)[0] if share else groups
+        selection = choosing.Choices.of(decide(replace(draft, groups=known)))
+        draft = replace(draft, family=selection.family, choices=selection.parts)
+        notes += selection.notes
     split_ = split(draft, validation, seed, standardise)
     rule = chosen_support(support, groups, split_.held, notes) if "item" in chosen else "all"
     if rule == "distinct" and len(groups.rows) == len(groups) * split_.items and len(chosen) > 1:
@@ -182,7 +189,7 @@ def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:
 
 def _refuse_wide(groups: Groups, roles: Roles) -> None:
     names = roles.of("value")
-    if len(names) > 2 and not roles.item and groups.lagged is None and len(groups) > 1 and (groups.lengths == 1).all():
+    if len(names) > 1 and not roles.item and groups.lagged is None and len(groups) > 1 and (groups.lengths == 1).all():
         raise DataError(
             f"Every group has one row and there are {len(names)} value columns, so that no row has a context: this "
             "is a wide table. Make it long, one row per group and column, and name the new columns: "

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from efattn.errors import DataError, EfattnError, Note, named, option
-from efattn.estimators.blueprint import Blueprint
+from efattn.estimators import saving
+from efattn.estimators.blueprint import Blueprint, mean_log_jacobian
 from efattn.inference import Companion, Part, mixture
 from efattn.models import Conditionals, Model
 from efattn.network import Context
@@ -28,9 +29,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("efattn")
 CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
-ITEMS = 3000  # for an additive logit
-LEAST = 0.005  # of all targets: what explains fewer, besides its own, has no share
-ROUNDS = 300
+ITEMS, EPOCHS = 3000, 100  # for an additive logit: how many it may be of, and how long it is trained at most
+LEAST = 0.005  # of all targets: what explains fewer has no share
+FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
 
 
 def check(asked: Any) -> None:
@@ -47,26 +48,40 @@ def check(asked: Any) -> None:
             )
 
 
+def recipes(asked: Any, blueprint: Blueprint, context: Context) -> list[Recipe]:
+    """Those asked for; a DataError, before anything is trained, for one that cannot know what the table has."""
+    if isinstance(asked, str):
+        return _offers(blueprint)
+    several = [] if asked is None else list(asked) if isinstance(asked, list | tuple) else [asked]
+    for recipe in several:
+        check_suits(recipe, blueprint)
+        with saving.without_memory():
+            recipe.build(blueprint.setting(recipe.models, context))
+    return several
+
+
 def fitted_companions(
-    asked: Any, blueprint: Blueprint, context: Context, options: Training, seed: int, stages: "Stages | None" = None
+    recipes: Sequence[Recipe],
+    blueprint: Blueprint,
+    context: Context,
+    options: Training,
+    seed: int,
+    *,
+    offers: bool,
+    stages: "Stages | None" = None,
 ) -> dict[str, list[tuple[Recipe, Conditionals]]]:
-    """By term, those asked for. With "auto" they are no more than an offer, so that a table which one cannot be fitted
-    to has none."""
-    auto = isinstance(asked, str)
-    recipes = (
-        _offers(blueprint) if auto else [] if asked is None else asked if isinstance(asked, list | tuple) else [asked]
-    )
-    found: dict[str, list[tuple[Recipe, Conditionals]]] = {}
+    """By term. Those that were not asked for are offers, so that a table which one cannot be fitted to does without."""
+    fitted: dict[str, list[tuple[Recipe, Conditionals]]] = {}
     for recipe in recipes:
         try:
             model = fitted_simple(recipe, blueprint, context, options, seed, stages)
         except (EfattnError, ArithmeticError, RuntimeError, ValueError) as error:
-            if not auto:
+            if not offers:
                 raise
             log.debug("No simple model beside the network: %s", error)
             continue
-        found.setdefault(blueprint.term_name(recipe.models), []).append((recipe, model))
-    return found
+        fitted.setdefault(blueprint.term_name(recipe.models), []).append((recipe, model))
+    return fitted
 
 
 def fitted_simple(
@@ -89,12 +104,19 @@ def fitted_simple(
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         model.start(blueprint.train.flat())
-    fitting = Fitting(Model({kind: model}), blueprint.train, blueprint.held, replace(options, jobs=1), seed)
+    fitting = Fitting(Model({kind: model}), blueprint.train, blueprint.held, _calm(options), seed)
     fitting.tick = None if stages is None else stages.tick
     fitting.run()
     if fitting.interrupted:
         raise KeyboardInterrupt
     return model.eval().requires_grad_(False)
+
+
+def _calm(options: Training) -> Training:
+    """A simple model is trained until it gets no better, and not for as long as a network may be."""
+    epochs = None if options.epochs is None else min(options.epochs, EPOCHS)
+    patience = "auto" if options.patience is None else options.patience
+    return replace(options, jobs=1, draws=None, epochs=epochs, patience=patience)
 
 
 def fitted_again(companion: Companion, whole: Blueprint, context: Context, stages: "Stages | None" = None) -> Companion:
@@ -130,13 +152,14 @@ def with_shares(
         columns = [networks, *([Part(model, 1.0)] for _, model in offers)]
         held = blueprint.held if blueprint.held is not None and len(blueprint.held) else None
         scores = [] if held is None else [mixture.log_probs(parts, held, TOKENS) for parts in columns]
-        if not scores or not float(scores[0][1].sum()):
+        if held is None or not float(scores[0][1].sum()):
             shares = [1 / (len(offers) + 1)] * len(offers)
             notes.append(Note("companions", f"Companions of {name!r} share equally: no held-out row to choose by."))
         else:
             table, weight = torch.stack([values for values, _ in scores], 1), scores[0][1]
-            shares = best_shares(table, weight)[1:].tolist()
-            notes.append(_words(name, offers, shares, table, weight))
+            shares = best_shares(table, weight, len(held))[1:].tolist()
+            units = mean_log_jacobian(blueprint, held) if name == blueprint.value_name else 0.0
+            notes.append(_words(name, offers, shares, table + units, weight))
         kept = [Companion(recipe, model, share) for (recipe, model), share in zip(offers, shares, strict=True) if share]
         if kept:
             companions[name] = tuple(kept)
@@ -144,19 +167,20 @@ def with_shares(
 
 
 @torch.no_grad()
-def best_shares(scores: Tensor, weight: Tensor) -> Tensor:
-    """(component,): maximises sum_i w_i log sum_k s_k exp(scores_ik) + sum_k log s_k by expectation-maximisation: each
-    component counts as one target that it alone explains, so that a few targets decide little. It is concave, so that
-    this finds the best; a component that explains hardly any besides its own gets nothing."""
+def best_shares(scores: Tensor, weight: Tensor, groups: int) -> Tensor:
+    """(component,): maximises sum_i w_i log sum_k s_k exp(scores_ik) + a sum_k log s_k by expectation-maximisation,
+    where a is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that
+    this finds the best; a component that explains hardly any target gets nothing."""
     finite, parts, count = scores.clamp_min(-1e30), scores.shape[1], float(weight.sum())
+    extra = FEW / (FEW + groups)
     share = torch.full((parts,), 1 / parts, dtype=torch.float64)
     for _ in range(ROUNDS):
         mine = (finite + share.clamp_min(1e-300).log()).softmax(1)
-        new = (weight @ mine + 1) / (count + parts)
-        if float((new - share).abs().max()) < 1e-5:
+        new = (weight @ mine + extra) / (count + parts * extra)
+        moved, share = float((new - share).abs().max()), new
+        if moved < 1e-6:
             break
-        share = new
-    share = torch.where(share * (count + parts) < 1 + LEAST * count, 0.0, share)
+    share = torch.where(share * (count + parts * extra) < extra + LEAST * count, 0.0, share)
     return share / share.sum() if float(share.sum()) else torch.eye(parts, dtype=torch.float64)[0]
 
 

@@ -2,10 +2,11 @@
 
     family="auto"   each family says whether a column looks like its own; of those that do, the first in this order:
       only 0 and 1                                  bernoulli
-      whole numbers, at most 11 levels, range <= 10 ordinal, from the smallest to the largest
-      whole numbers >= 0                            poisson, or negative_binomial where the variance exceeds 1.5 means
+      whole numbers, at most 11 levels, range <= 10 ordinal, unless they start at 0 and a law of counts does as well
+      whole numbers >= 0 that are counts            poisson, or negative_binomial where the variance exceeds 1.5 means;
+                                                    no counts: what a normal curve fits better, or never near 0
       numbers strictly between 0 and 1              beta
-      numbers > 0, skewed (mean > 1.2 medians)      gamma
+      numbers > 0                                   gamma or gaussian, whichever describes each item's values better
       anything else                                 gaussian
 
 Or a name, a family, one of them per column as a list, or a mapping from a column (a tuple of columns) to one.
@@ -16,12 +17,15 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from efattn import families
 from efattn.errors import DataError, Note, option
 from efattn.families import Family, Product
 
 Spec = str | Family
+POSITIVE = ("gamma", "gaussian")  # what positive numbers may be
+ENOUGH, MOST = 8, 200  # values of an item, and items, to look at
 
 
 class Choice(NamedTuple):
@@ -37,6 +41,10 @@ class Choices(NamedTuple):
 
     family: Product
     parts: tuple[Choice, ...]
+
+    @classmethod
+    def of(cls, parts: Sequence[Choice]) -> "Choices":
+        return cls(Product(tuple(part.family for part in parts)), tuple(parts))
 
     @property
     def notes(self) -> list[Note]:
@@ -55,12 +63,12 @@ def ordered(spec: Any, columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for names, _ in _from_mapping(spec, columns) for name in names)
 
 
-def choose(values: np.ndarray, columns: Sequence[str], spec: Any) -> Choices:
-    """values (row, column), NaN where missing."""
+def choose(values: np.ndarray, columns: Sequence[str], spec: Any, item: np.ndarray | None = None) -> Choices:
+    """values (row, column), NaN where missing; item (row,): the number of each row's, where there are items."""
     choices = []
     for names, one in _pairs(spec, columns):
         y = values[:, [list(columns).index(name) for name in names]]
-        choice = automatic(y[:, 0], names[0]) if one == "auto" else Choice(_asked(one, y, names), names)
+        choice = automatic(y[:, 0], names[0], item) if one == "auto" else Choice(_asked(one, y, names), names)
         if choice.family.columns != len(names):
             raise DataError(
                 f"{choice.family!r} is a family of one column, and {names!r} are {len(names)}. Give each its own, or "
@@ -69,16 +77,37 @@ def choose(values: np.ndarray, columns: Sequence[str], spec: Any) -> Choices:
                 option="family",
             )
         choices.append(choice)
-    return Choices(Product(tuple(choice.family for choice in choices)), tuple(choices))
+    return Choices.of(choices)
 
 
-def automatic(y: np.ndarray, column: str = "value") -> Choice:
+def automatic(y: np.ndarray, column: str = "value", item: np.ndarray | None = None) -> Choice:
     """The family of one column and the rule that chose it."""
-    seen = y[np.isfinite(y)]
+    there = np.isfinite(y)
+    seen = y[there]
     kinds = [kind for kind in families.known() if kind.of_values and not kind.several_columns]
     claims = [(claim.rank, claim.why, kind) for kind in kinds if (claim := kind.applicable(seen)) is not None]
     _, why, kind = min(claims, key=lambda claim: claim[0])
+    if kind.name in POSITIVE and seen.size and families.Gamma.support.contains(seen).all():
+        kind, why = _within_items(seen, np.zeros(len(seen), np.int64) if item is None else item[there])
     return Choice(kind(**kind.sized(seen, 1)), (column,), why)
+
+
+def _within_items(y: np.ndarray, item: np.ndarray) -> tuple[type[Family], str]:
+    """Of positive numbers: gamma or gaussian, whichever describes each item's own better. Items of different sizes make
+    any column look skewed."""
+    numbers, count = np.unique(item, return_counts=True)
+    kept = numbers[count >= ENOUGH][:MOST]
+    if not len(kept):
+        kept, item = np.zeros(1, np.int64), np.zeros(len(y), np.int64)
+    scores = dict.fromkeys(POSITIVE, 0.0)
+    for number in kept:
+        mine = torch.as_tensor(y[item == number])
+        for name in POSITIVE:
+            family = families.named(name)
+            scores[name] += float(family.log_prob(family.start(mine).expand(len(mine), -1), mine).sum())
+    best = "gamma" if scores["gamma"] > scores["gaussian"] + 1 else "gaussian"
+    whose = "of each item" if len(kept) > 1 else "of the column"
+    return families.kind(best), f"positive, {'skewed' if best == 'gamma' else 'symmetric'} within the values {whose}"
 
 
 def _pairs(spec: Any, columns: Sequence[str]) -> list[tuple[tuple[str, ...], Spec]]:

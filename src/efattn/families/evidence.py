@@ -4,6 +4,8 @@ import numpy as np
 
 from efattn.families.supports import WHOLE
 
+FAR = 100.0  # a mean beyond which numbers that never come near 0 count nothing
+ENOUGH = 30  # values, below which levels are not judged by their law
 OVERDISPERSED = 1.5  # variance over mean: beyond it, counts vary more than Poisson ones
 
 
@@ -19,7 +21,44 @@ def are_whole(values: np.ndarray) -> bool:
 
 
 def dispersion_of_counts(values: np.ndarray) -> float | None:
-    """Variance over mean of whole numbers >= 0 that are not all the same; None of others."""
+    """Variance over mean of whole numbers >= 0 that are counts of something; None of others. Whole numbers are no
+    counts because they are whole: temperatures, years and ages are better described by a normal curve, prices and
+    incomes lie far from 0."""
     if not are_whole(values) or values.min() < 0 or values.min() == values.max():
         return None
+    if (values.min() > 0 and values.mean() > FAR) or _normal(values) > _counts(values) + np.log(values.size):
+        return None
     return float(values.var() / values.mean())
+
+
+def counts_suffice(values: np.ndarray) -> bool:
+    """Whether a few whole numbers from 0 on, such as goals, are described by a law of counts about as well as by a
+    probability for each level, which has more parameters (Schwarz's criterion)."""
+    if values.min() != 0 or values.max() < 3 or values.size < ENOUGH:
+        return False
+    share = np.bincount(values.astype(np.int64)) / values.size
+    free = values.size * float(np.sum(share[share > 0] * np.log(share[share > 0])))
+    return 2 * (free - _counts(values)) <= (len(share) - 3) * np.log(values.size)
+
+
+def _counts(values: np.ndarray) -> float:
+    """The log-likelihood of a negative binomial with the values' mean and variance, Poisson where they vary less."""
+    from scipy import stats
+
+    mean, variance = float(values.mean()), float(values.var())
+    if variance <= mean * (1 + 1e-9):
+        return float(stats.poisson(mean).logpmf(values).sum())
+    p = mean / variance
+    return float(stats.nbinom(mean * p / (1 - p), p).logpmf(values).sum())
+
+
+def _normal(values: np.ndarray) -> float:
+    """The log-likelihood of a normal law of the same moments, rounded to whole numbers."""
+    from scipy import special
+
+    mean, sd = float(values.mean()), float(values.std())
+    upper, lower = (values + 0.5 - mean) / sd, (values - 0.5 - mean) / sd
+    above = lower > 0  # the tail in which the difference of two probabilities keeps its digits
+    high, low = np.where(above, -lower, upper), np.where(above, -upper, lower)
+    a, b = special.log_ndtr(high), special.log_ndtr(low)
+    return float((a + np.log1p(-np.exp(np.minimum(b - a, -1e-300)))).sum())

@@ -15,7 +15,7 @@ from torch.nn.functional import logsigmoid, pad
 
 from efattn.families.base import Claim, Family
 from efattn.families.dispersion import check_whole
-from efattn.families.evidence import are_whole, whole_ends
+from efattn.families.evidence import are_whole, counts_suffice, whole_ends
 from efattn.families.marginal import observed
 from efattn.families.stable import bounded, pick, precise, precisely, unbounded
 from efattn.families.supports import WHOLE, WholeNumbers
@@ -51,7 +51,7 @@ class Ordinal(Family):
 
     @classmethod
     def applicable(cls, values: np.ndarray) -> Claim | None:
-        if not are_whole(values) or not 0 < values.max() - values.min() <= 10:
+        if not are_whole(values) or not 0 < values.max() - values.min() <= 10 or counts_suffice(values):
             return None
         return Claim(2, f"whole numbers from {values.min():.17g} to {values.max():.17g}")
 

@@ -1,14 +1,17 @@
 """A fitted model in words, and the same as data. Scores are in the table's units."""
 
+from collections.abc import Callable
 from typing import Any
 
+from efattn.errors import Note
 from efattn.families import Product
 from efattn.inference.fitted import Fitted
 
 LOOKS_AT = {"past": "what came earlier", "others": "all others of its group"}
 
 
-def summary(fitted: Fitted) -> str:
+def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
+    """show: how notes read where it is told."""
     schema, sizes, several = fitted.schema, fitted.sizes, len(fitted.members)
     lines = [f"{fitted.estimator}: each observation given {LOOKS_AT[fitted.context]}."]
     items = "" if schema.vocabulary is None else f", {len(schema.vocabulary)} items"
@@ -23,7 +26,7 @@ def summary(fitted: Fitted) -> str:
         lines += [f"Standardised inside: {inside}."] if inside else []
     if schema.lags:
         lines.append(f"Sees {schema.lags} earlier time step{'s' if schema.lags > 1 else ''}.")
-    return "\n".join([*lines, *(f"Note: {note}" for note in fitted.notes)])
+    return "\n".join([*lines, *(f"Note: {show(note)}" for note in fitted.notes)])
 
 
 def _term_lines(fitted: Fitted, name: str) -> list[str]:

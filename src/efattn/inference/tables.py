@@ -6,8 +6,10 @@ Notes about the rows go to `tell`: of one table all of them, of several each kin
 """
 
 import logging
+import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
+from pathlib import Path
 from typing import NamedTuple
 
 from efattn.data import Groups, Table
@@ -29,9 +31,17 @@ class Asked(NamedTuple):
 def announce(note: Note) -> None:
     """How notes are told in Python: what should not be missed as a warning, the rest to the log."""
     if note.important:
-        warnings.warn(str(note), EfattnWarning, stacklevel=2)
+        warnings.warn(str(note), EfattnWarning, stacklevel=_depth())
     else:
         log.info(str(note))
+
+
+def _depth() -> int:
+    """How many callers stand between a warning and the user's own line."""
+    home, frame, depth = str(Path(__file__).parents[1]), sys._getframe(1), 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(home):
+        frame, depth = frame.f_back, depth + 1
+    return depth
 
 
 def encoded(

@@ -29,7 +29,7 @@ PENALTIES = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)  # of W and C, the
 OWN, SHARED, DISPERSION = 0.3, 0.1, 3.0  # penalties of a, b, d[x]: fractions of a row, and a few rows
 CLIP = 8.0  # standard deviations of a residual
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
-FOLDS, ROUNDS = 4, 60
+FOLDS, ROUNDS, WORSE = 4, 50, 0.002  # WORSE: nats a row, after which no weaker penalty is tried
 
 
 @final
@@ -40,7 +40,7 @@ class LinearModel(Recipe):
     for it, at most."""
 
     penalty: float | None = None
-    seconds: float = 60.0
+    seconds: float = 20.0
     models = "value"
     exposure = True
 
@@ -243,25 +243,23 @@ class PenalisedLinear(DirectlyFitted):
         folds = min(FOLDS, count)
         shuffled = torch.as_tensor(np.random.default_rng(0).permutation(count))
         fold = (shuffled * folds // count)[number]
-        scores = torch.zeros(len(PENALTIES), dtype=torch.float64)
-        done = torch.zeros(len(PENALTIES), dtype=torch.long)
+        total, near = dict[int, float](), list(range(len(PENALTIES)))
         for k in range(folds):
             train, test = rows.at(fold != k), rows.at(fold == k)
             found: tuple[Tensor, ...] | None = None
-            previous = -math.inf
-            for number_, penalty in enumerate(PENALTIES):
+            mine = dict[int, float]()
+            for number_ in near:
                 tick(k * len(PENALTIES) + number_, folds * len(PENALTIES))
-                found = self._maximise(train, penalty, found)
-                score = float(self._log_likelihood(found, test).sum())
-                scores[number_] += score
-                done[number_] += 1
-                if time.monotonic() > end or score < previous - 0.02 * len(test.y):
-                    break
-                previous = score
+                found = self._maximise(train, PENALTIES[number_], found)
+                mine[number_] = float(self._log_likelihood(found, test).sum())
+                if time.monotonic() > end or mine[number_] < max(mine.values()) - WORSE * len(test.y):
+                    break  # weaker penalties take longer, and only get worse from here on
+            total = mine if not total else {n: total[n] + mine[n] for n in total.keys() & mine.keys()} or total
+            best = max(total, key=lambda n: total[n])
+            near = [n for n in (best - 1, best, best + 1) if n in total]
             if time.monotonic() > end:
                 break
-        whole = done == done.max()
-        return PENALTIES[int(torch.where(whole, scores, -math.inf).argmax())]
+        return PENALTIES[max(total, key=lambda n: total[n])]
 
     def _log_likelihood(self, coefficients: tuple[Tensor, ...], rows: Rows) -> Tensor:
         f = self._predicted(coefficients, rows.item, rows.shared, rows.cells, rows.attributes)
