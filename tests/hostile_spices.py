@@ -90,9 +90,7 @@ def constant(made: Case) -> bool | None:
     name = _some(made, "value", "attributes", "item", "order", "time", "weight", "target", "exposure", "group")
     if name is None:
         return False
-    made.columns[name] = pl.repeat(made.columns[name][0], len(made), dtype=made.columns[name].dtype, eager=True).alias(
-        name
-    )
+    made.columns[name] = made.columns[name][pl.Series([0] * len(made))]
     return None
 
 

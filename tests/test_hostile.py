@@ -115,6 +115,19 @@ def test_weights_that_the_last_step_ruined_are_an_error():
         assert told.value.option == "rate"
 
 
+def test_a_group_too_long_for_memory_is_told_in_words_whatever_is_asked(monkeypatch):
+    model = efa().fit(RATINGS, **REAL, validation=None, progress=False)
+
+    def fail(*_, **__):
+        raise RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory")
+
+    monkeypatch.setattr("efattn.models.term.Term.rows", fail)
+    for ask in (model.score, model.predict, model.recommend, lambda table: model.attention(table[:1])):
+        with pytest.raises(DataError, match=r"not enough memory to look at \d+ rows .* max_length=") as told:
+            ask(RATINGS)
+        assert told.value.option == "max_length"
+
+
 def test_where_every_item_is_there_already_there_is_no_most_probable_one():
     table = pl.DataFrame({"g": [1, 1, 1, 2, 2], "i": ["a", "b", None, "a", "b"]})
     model = efa(support="distinct").fit(table, group="g", item="i", validation=None)

@@ -9,7 +9,7 @@ import torch
 
 from efattn.data import Groups, Table
 from efattn.errors import DataError, named, option
-from efattn.inference.fitted import Fitted
+from efattn.inference.fitted import Fitted, enough_memory
 from efattn.inference.tables import Tell, announce, encoded
 from efattn.models import Model, Term
 
@@ -79,7 +79,8 @@ def weights_of(model: Model, name: str | None, groups: Groups) -> AttentionWeigh
         )
     parameter = next(term.parameters())
     batch = groups.batch(np.array([0]), term.context, parameter.dtype).to(parameter.device)
-    weights = term.attention(batch)[0].double().cpu().numpy()
+    with enough_memory(batch):
+        weights = term.attention(batch)[0].double().cpu().numpy()
     if not np.isfinite(weights).all():
         raise DataError(
             "The attention of this group is no finite number: the weights of this model, or something in the table, "

@@ -5,7 +5,8 @@
 Everything a model is asked is a function of this value: one small file a verb.
 """
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, NamedTuple, final
@@ -18,6 +19,7 @@ from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
 from efattn.models import Conditionals, Model, Scores
 from efattn.simple import Recipe
+from efattn.training.memory import lacking
 
 TOKENS = 16_384
 
@@ -39,10 +41,12 @@ class Part(NamedTuple):
 
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
         """f (batch, target, size)"""
-        return self.model.outputs(batch.to(self.device), None if slots is None else slots.to(self.device)).cpu()
+        with enough_memory(batch):
+            return self.model.outputs(batch.to(self.device), None if slots is None else slots.to(self.device)).cpu()
 
     def log_prob(self, batch: Batch) -> Scores:
-        return Scores(*(x.cpu() for x in self.model.log_prob(batch.to(self.device))))
+        with enough_memory(batch):
+            return Scores(*(x.cpu() for x in self.model.log_prob(batch.to(self.device))))
 
 
 @final
@@ -136,3 +140,18 @@ class Fitted:
 
 def batch_tokens(term: Conditionals) -> int:
     return max(256, min(TOKENS, 2**26 // term.family.size))
+
+
+@contextlib.contextmanager
+def enough_memory(batch: Batch) -> Iterator[None]:
+    """torch's failure to allocate, in words."""
+    try:
+        yield
+    except (RuntimeError, MemoryError) as error:
+        if not lacking(error):
+            raise
+        raise DataError(
+            f"There is not enough memory to look at {batch.length:,} rows of one group at a time. Fit with "
+            f"{option('max_length')}, which cuts long groups, or ask about fewer rows of it.",
+            option="max_length",
+        ) from error

@@ -100,7 +100,7 @@ def refuse_infinite(values: np.ndarray, expected: np.ndarray, groups: Groups, wh
         at = int(np.flatnonzero(groups.every.row == row)[0])
         where = groups.label(at) if groups.chosen is None else f"row {groups.first_row + row}"
         raise DataError(
-            f"The {what} is no finite number at {where} (column {column!r}), and in {bad.size} rows altogether: "
+            f"The {what} is no finite number at {where}, column {column!r}, and in {bad.size} rows altogether: "
             "something in its group is too large for this model. Look for extreme values, or a fill value that means "
             "missing.",
             column=column,
