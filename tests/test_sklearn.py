@@ -247,8 +247,8 @@ def test_folds_score_what_a_fit_by_hand_scores():
 
 
 def test_numpy_numbers_are_numbers():
-    sizes = {name: np.int64(size) for name, size in SIZES.items()}
-    model = EFA(**sizes, seed=np.int64(1), dropout=np.float64(0.1), companions=None, refit=False, training=QUICK).fit(TABLE, **ROLES)
+    numbers = {name: np.int64(size) for name, size in SIZES.items()} | {"seed": np.int64(1), "dropout": np.float64(0.1)}
+    model = EFA(**numbers, companions=None, refit=False, training=QUICK).fit(TABLE, **ROLES)
     assert model.score(TABLE) == efa(seed=1, dropout=0.1).fit(TABLE, **ROLES).score(TABLE)
 
 
