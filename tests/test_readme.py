@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import efattn, forked
+from shell import ENVIRONMENT, efattn, forked
 
 HOME = Path(__file__).parent.parent
 README = (HOME / "README.md").read_text()
@@ -76,7 +76,8 @@ SHELL, PYTHON = snippets("sh"), snippets("python")
 
 def check_python(block, folder):
     (folder / "snippet.py").write_text(block)
-    done = subprocess.run([sys.executable, "snippet.py"], cwd=folder, capture_output=True, text=True, check=False)
+    command = [sys.executable, "snippet.py"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, env=ENVIRONMENT)
     assert done.returncode == 0, done.stderr
 
 

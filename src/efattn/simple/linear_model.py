@@ -29,6 +29,7 @@ PENALTIES = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)  # of W and C, the
 OWN, SHARED, DISPERSION = 0.3, 0.1, 3.0  # penalties of a, b, d[x]: fractions of a row, and a few rows
 CLIP = 8.0  # standard deviations of a residual
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
+MUCH = 2**22  # numbers, from which on several threads pay
 FOLDS, ROUNDS, WORSE = 4, 50, 0.002  # WORSE: nats a row, after which no weaker penalty is tried
 
 
@@ -183,7 +184,16 @@ class PenalisedLinear(DirectlyFitted):
     # ---- how it is fitted
 
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
-        """held is not looked at: folds of the groups choose."""
+        """held is not looked at: folds of the groups choose. Where there is little to do, threads only wait."""
+        threads = torch.get_num_threads()
+        if len(groups.rows) * max(self.cells_used, 8) < MUCH:
+            torch.set_num_threads(1)
+        try:
+            self._fit(groups, tick)
+        finally:
+            torch.set_num_threads(threads)
+
+    def _fit(self, groups: Groups, tick: Tick | None) -> None:
         end = time.monotonic() + self.seconds
         if len(groups.rows) * max(self.cells_used, 1) > MOST_NUMBERS:
             self.cells_used = 0
