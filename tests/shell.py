@@ -64,7 +64,7 @@ def efattn(*words, cwd=None, stdin=None, **environment):
         input=stdin,
         capture_output=True,
         check=False,
-        timeout=120,
+        timeout=900,
         env={**ENVIRONMENT, **environment},
     )
     return Answer(done.returncode, done.stdout.decode(), done.stderr.decode())

@@ -17,6 +17,7 @@ from efattn.network import Context
 from efattn.simple import LinearModel
 
 HELD, SPLITS = 0.25, 3  # share left out, and how often
+LARGE = 500_000  # rows times items, from which on what each item looks like on its own decides
 SECONDS, GROUPS = 4.0, 1000  # how long each fit may take, and how many groups are looked at
 
 
@@ -28,6 +29,8 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
     assert groups is not None
     seen = groups.value[:, 0] if groups.value is not None else np.zeros(0)
     seen = seen[np.isfinite(seen)]
+    if len(groups.rows) * max(draft.items, 1) > LARGE:
+        return draft.choices
     if not seen.size or not families.Gamma.support.contains(seen).all() or len(groups) < 2 or seen.min() == seen.max():
         return draft.choices
     candidates = [families.named(name) for name in POSITIVE]
