@@ -147,7 +147,7 @@ def similar(
         typer.Argument(metavar="ITEM", help="Its name; of several columns, one word each.", show_default=False),
     ],
     k: K = 10,
-    member: arguments.OneMember = 0,
+    member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,
     json: arguments.Json = False,

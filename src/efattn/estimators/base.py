@@ -243,8 +243,9 @@ class GroupEstimator(BaseEstimator, ABC):
         (answer,) = inference.recommend(fitted, tables, k, member=member)
         return answer
 
-    def similar(self, item: Any, k: int = 10, *, member: int = 0) -> Any:
-        """The k items that go best with this one, and how well, to one member."""
+    def similar(self, item: Any, k: int = 10, *, member: int | None = None) -> Any:
+        """The k items that go best with this one, and how well: how much the presence of each raises the other, or of
+        values how far they rise together, by what the model predicts."""
         return inference.similar(self._fitted(), item, k, member=member)
 
     def embeddings(self, which: str = "item", *, member: int = 0) -> Any:

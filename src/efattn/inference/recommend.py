@@ -61,7 +61,7 @@ def next_items(
         if not last.any():
             continue
         batch = groups.batch(chosen[last], term.context, fitted.dtype)
-        p = item_probabilities(parts, partial(_one_more, batch=batch), fitted.vocabulary.columns[0])
+        p = item_probabilities(parts, partial(one_more, batch=batch), fitted.vocabulary.columns[0])
         top = p.topk(min(k, p.shape[-1]), -1)
         best.append((of[last], top.indices.numpy(), top.values.numpy()))
     group, item, probability = (np.concatenate(columns) for columns in zip(*best, strict=True))
@@ -78,7 +78,7 @@ def first_items(parts: Sequence[Part], k: int, column: str = "item") -> tuple[np
     return best.indices.numpy(), best.values.numpy()
 
 
-def _one_more(part: Part, batch: Batch) -> Tensor:
+def one_more(part: Part, batch: Batch) -> Tensor:
     """f (batch, size) of a position after the last of each group, whose own item nobody knows."""
     longer = batch.with_one_more(item=part.model.family.size, when=_soon(part.model, batch))
     return part.outputs(longer, torch.full((len(batch.exists), 1), batch.length))[:, 0]

@@ -1,32 +1,146 @@
 """What goes together, and where items stand.
 
-    similar     delta_a . beta_b + beta_a . delta_b, high where each makes the other likely; or, without an item term,
-                the cosine of the items' vectors
+    items    1/2 log p(b | a) / p(b) + 1/2 log p(a | b) / p(a)     how much the presence of each raises the other
+    values   1/2 r(b | a) + 1/2 r(a | b),  r(b | a) = (E[b | a high] - E[b | a low]) / sd(b)  over  (high - low) / sd(a)
 
-Vectors of different members are not comparable, so that both are of one.
+Both are asked of the model's own predictions, all of its parts together: with nothing else known of the group but one
+row. Of a Gaussian, r is the correlation. p(b) is what b has behind a row drawn at random.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from efattn.data import Batch
 from efattn.errors import DataError
-from efattn.inference import frames
-from efattn.inference.fitted import Fitted
-from efattn.inference.recommend import check_count
+from efattn.families import Product
+from efattn.inference import frames, mixture
+from efattn.inference.fitted import Fitted, Part
+from efattn.inference.recommend import check_count, one_more
 from efattn.models import Conditionals, LatentItems, LatentValues, Model, Term
 from efattn.network import ItemVectors, Tied
 
+MOST = 1000  # items that are looked at from both sides
+AT_ONCE = 2**22  # probabilities
+COMPLETE = 0.9  # share of the items in the longest group, from which on it is taken for a row of a wide table
+TAILS = (
+    0.16,
+    0.001,
+)  # what counts as low and high: about a standard deviation away, and where that is the same, further
 
-def similar(fitted: Fitted, item: Any, k: int = 10, *, member: int = 0, kind: str | None = None) -> Any:
-    """The k items that go best with this one, and how well, to one member. kind: of the frame."""
+
+def similar(fitted: Fitted, item: Any, k: int = 10, *, member: int | None = None, kind: str | None = None) -> Any:
+    """The k items that go best with this one, and how well. kind: of the frame."""
     check_count(k)
-    score = closeness(fitted.member(member), fitted.vocabulary.number(item))
-    best = np.argsort(-score, kind="stable")[: min(k, len(score) - 1)]
+    score = closeness(fitted, fitted.vocabulary.number(item), member)
+    best = np.argsort(-score, kind="stable")[: min(k, int(np.isfinite(score).sum()))]
     columns = frames.item_columns(fitted.vocabulary, best)
     return frames.frame(columns | frames.renamed({"score": score[best]}, columns), kind or fitted.frames)
+
+
+@torch.no_grad()
+def closeness(fitted: Fitted, item: int, member: int | None = None) -> np.ndarray:
+    """(item,): how well each item goes with this one; minus infinity for itself, and for those not looked at."""
+    kind = "value" if "item" not in fitted.terms or _always_there(fitted) else "item"
+    if fitted.schema.vocabulary is None:
+        raise DataError("There are no items to compare: this model was fitted without an item column.", option="item")
+    parts = fitted.parts_of(kind, "similar", member)
+    scores = (_lift if kind == "item" else _together)(fitted, parts, item)
+    scores[item] = -np.inf
+    return scores
+
+
+def _always_there(fitted: Fitted) -> bool:
+    """Whether groups hold about all items once, so that their presence tells nothing, and their values may."""
+    whole = fitted.longest >= COMPLETE * len(fitted.vocabulary)
+    return "value" in fitted.terms and fitted.support == "distinct" and whole
+
+
+def _lift(fitted: Fitted, parts: Sequence[Part], item: int) -> np.ndarray:
+    ask = partial(_next, fitted, parts)
+    size = parts[0].model.family.size
+    first = mixture.item_probabilities(parts, lambda x: x.outputs(_rows([size]))[:, 0], fitted.vocabulary.columns[0])[0]
+    usual = first.topk(min(MOST, size)).indices
+    before = first[usual] / first[usual].sum()
+    expected = torch.zeros(size, dtype=torch.float64)
+    for some in usual.split(max(AT_ONCE // size, 1)):
+        expected += before[torch.isin(usual, some)] @ ask(some)
+    if parts[0].model.support == "distinct":  # no item comes behind itself
+        expected = expected / (1 - torch.zeros(size, dtype=torch.float64).index_put((usual,), before)).clamp_min(1e-9)
+    there = (ask(torch.tensor([item]))[0] / expected).log()
+    scores = torch.full((size,), -torch.inf, dtype=torch.float64)
+    candidates = there.index_fill(0, torch.tensor([item]), -torch.inf).topk(min(MOST, size)).indices
+    for some in candidates.split(max(AT_ONCE // size, 1)):
+        scores[some] = (there[some] + (ask(some)[:, item] / expected[item]).log()) / 2
+    return scores.nan_to_num(-torch.inf).numpy()
+
+
+def _next(fitted: Fitted, parts: Sequence[Part], item: Tensor) -> Tensor:
+    """(context, item): the probability of each behind one row alone."""
+    return mixture.item_probabilities(parts, partial(one_more, batch=_rows(item)), fitted.vocabulary.columns[0])
+
+
+def _together(fitted: Fitted, parts: Sequence[Part], item: int) -> np.ndarray:
+    every = torch.arange(len(fitted.vocabulary))
+    one = torch.full_like(every, item)
+    low, high, sd = _alone(parts, every)
+    there = _effect(parts, one, every, low[one], high[one]) / sd * (sd / (high - low))[one]
+    back = _effect(parts, every, one, low, high) / sd[one] * sd / (high - low)
+    return ((there + back) / 2).nan_to_num(0.0, 0.0, 0.0).mean(-1).numpy()
+
+
+def _alone(parts: Sequence[Part], item: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """(item, column): a low value of each, a high one and the standard deviation, with nothing known."""
+    family, shares = parts[0].model.family, [part.share for part in parts]
+    assert isinstance(family, Product)
+    f = [part.outputs(_rows(item, columns=family.columns, like=parts))[:, 0].double() for part in parts]
+    low, high = (mixture.quantile(family, f, shares, p) for p in (TAILS[0], 1 - TAILS[0]))
+    far = [mixture.quantile(family, f, shares, p) for p in (TAILS[1], 1 - TAILS[1])]
+    same = low >= high
+    low, high = torch.where(same, far[0], low), torch.where(same, far[1], high)
+    return low, high, mixture.variance(family, f, shares).sqrt()
+
+
+def _effect(parts: Sequence[Part], seen: Tensor, asked: Tensor, low: Tensor, high: Tensor) -> Tensor:
+    """(pair, column): how much higher one is expected where the other is high than where it is low."""
+    family, shares = parts[0].model.family, [part.share for part in parts]
+    assert isinstance(family, Product)
+    means = []
+    for value in (high, low):
+        batch = _rows(seen, asked, value=value, columns=family.columns, like=parts)
+        means.append(mixture.mean(family, [part.outputs(batch)[:, 1].double() for part in parts], shares))
+    return means[0] - means[1]
+
+
+def _rows(
+    *items: Tensor | Sequence[int], value: Tensor | None = None, columns: int = 0, like: Sequence[Part] = ()
+) -> Batch:
+    """Groups of one row each, or of two, of which the second has no value."""
+    item = torch.stack([torch.as_tensor(x) for x in items], 1)
+    groups, length = item.shape
+    fields: dict[str, Tensor] = {"item": item, "lag": torch.zeros_like(item)}
+    fields["when"] = torch.zeros(item.shape, dtype=torch.float64)
+    fields["position"] = torch.arange(length).expand(groups, -1)
+    there = torch.ones_like(item, dtype=torch.bool)
+    if columns:
+        seen = torch.zeros(groups, length, columns, dtype=torch.bool)
+        values = torch.zeros(groups, length, columns)
+        if value is not None:
+            seen[:, 0], values[:, 0] = True, value.float()
+        fields |= {"value": values, "observed": seen}
+        usual = next((x for x in (_usual_attributes(part.model) for part in like) if x is not None), None)
+        if usual is not None:
+            fields["attributes"] = usual.expand(groups, length, -1)
+    return Batch(length=length, exists=there, target=there, **fields)
+
+
+def _usual_attributes(term: Conditionals) -> Tensor | None:
+    part = term.embedding.attributes if isinstance(term, Term) else None
+    return None if part is None else part.get_buffer("centre").cpu()
 
 
 def embeddings(fitted: Fitted, which: str = "item", *, member: int = 0, kind: str | None = None) -> Any:
@@ -75,17 +189,3 @@ def _centre(term: Conditionals) -> Tensor | None:
         return body.vectors.vectors.weight[: body.vectors.items]
     last = body[-1] if isinstance(body, torch.nn.Sequential) and len(body) == 1 else None
     return last.weight if isinstance(last, torch.nn.Linear) else None
-
-
-def closeness(model: Model, item: int) -> np.ndarray:
-    """(item,): how well each item goes with this one; minus infinity for itself."""
-    context, centre = item_vectors(model), item_vectors(model, "centre")
-    if context is None:
-        raise DataError("This model has no item vectors: it was fitted without an item column.", option="item")
-    if centre is not None and centre.shape == context.shape:
-        score = context @ centre[item] + centre @ context[item]
-    else:
-        score = torch.cosine_similarity(context, context[item : item + 1])
-    scores = score.cpu().double().numpy().copy()
-    scores[item] = -np.inf
-    return scores
