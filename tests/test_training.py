@@ -226,7 +226,7 @@ def test_the_rate_warms_up_and_decays():
 def test_epochs_follow_from_steps():
     options = Training(steps=100)
     assert [options.epochs_for(n) for n in (1, 10, 50, 1000)] == [100, 10, 5, 5]
-    assert Training(steps=10**6).epochs_for(1) == 500
+    assert Training(steps=10**6).epochs_for(1) == 2000
     assert Training(epochs=3).epochs_for(1) == 3
 
 
@@ -304,3 +304,25 @@ def test_lags_hold_out_the_last_times():
 def test_a_share_to_hold_out_lies_between_0_and_1(validation):
     with pytest.raises(DataError, match="fraction between 0 and 1"):
         efa().fit(TABLE, group="user", item="movie", validation=validation)
+
+
+# ---- how long
+
+
+def test_training_that_still_improves_goes_on_to_twice_its_epochs():
+    slow = Training(steps=10, tokens=10_000, rate=1e-4, warmup=0.0, device="cpu")
+    found = model(training=slow, terms="value", dropout=0.0, context_dropout=0.0).fit(TABLE, **ROLES)
+    assert [record["epoch"] for record in found.history_] == list(range(1, 21))
+    asked = model(training=replace(slow, epochs=10), terms="value").fit(TABLE, **ROLES)
+    assert len(asked.history_) == 10
+
+
+def test_the_time_for_training_is_a_limit(monkeypatch):
+    now = iter(range(10**6))
+    monkeypatch.setattr("efattn.training.loop.time.monotonic", lambda: float(next(now)))
+    found = model(training=replace(STEPS, epochs=500, patience=None, seconds=60.0)).fit(TABLE, **ROLES)
+    for name in ("item", "real"):
+        records = [record for record in found.history_ if record["term"] == name]
+        assert 1 <= len(records) < 20
+        assert sum(record["seconds"] for record in records) >= 30
+        assert records[-1]["best"] is not None

@@ -14,6 +14,7 @@ from efattn.declared import Role, check, described, differing, explained, listed
 from efattn.errors import DataError, named, option
 
 MOST_MEMBERS = 1000
+MOST_EPOCHS = 2000  # that are planned
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
     "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "multivariate_gaussian", "negative_binomial",
@@ -37,8 +38,12 @@ class Training:
 
     epochs: int | None = _field(
         None,
-        f"Passes over the data, at most; none for as many as give about {named('steps')} steps, from 5 to 500.",
+        f"Passes over the data, at most; none for as many as give about {named('steps')} steps, from 5 to 2,000, and "
+        "up to twice as many while held-out groups are still predicted better.",
         low=1,
+    )
+    seconds: float | None = _field(
+        None, "About how long all networks may train together; none for as long as it takes.", above=0
     )
     steps: int = _field(12000, f"About so many steps, where {named('epochs')} says nothing.", low=1)
     rate: float = _field(3e-3, f"The highest learning rate, reached after {named('warmup')}.", above=0)
@@ -104,7 +109,7 @@ class Training:
         return cls(**saved)
 
     def epochs_for(self, batches: int) -> int:
-        return self.epochs if self.epochs is not None else min(max(round(self.steps / max(batches, 1)), 5), 500)
+        return self.epochs if self.epochs is not None else min(max(round(self.steps / max(batches, 1)), 5), MOST_EPOCHS)
 
     def patience_for(self, batches: int) -> int | None:
         return max(5, -(-100 // max(batches, 1))) if self.patience == "auto" else self.patience

@@ -29,6 +29,7 @@ log = logging.getLogger("efattn")
 Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
 Callback = Callable[[Record], object]
 Tick = Callable[[str, int, int], object]  # term, step, steps
+LONGER = 2  # times as many epochs as planned, at most, while the validation score still rises
 SOON = 9  # steps, after which a running mean has forgotten half of its first
 
 
@@ -47,6 +48,7 @@ class Progress:
     drops: int = 0  # of the rate, on a plateau
     since: int = 0  # the epoch of the last one
     averaged: int = 0  # steps in the running mean of the weights
+    spent: float = 0.0  # seconds of the epochs before
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -136,6 +138,9 @@ class _Term:
         if self.replay is not None:
             self.epochs, self.patience = self.replay.epochs(batches), None
         self.adaptive = options.decay == "plateau" and self.patience is not None and fitting.held is not None
+        goes_on = self.adaptive and options.epochs is None and self.replay is None
+        self.most = self.epochs * LONGER if goes_on else self.epochs
+        self.limit = math.inf if options.seconds is None else options.seconds / len(fitting.model.terms)
 
     def run(self, state: dict[str, Any] | None, tensors: dict[str, Tensor]) -> None:
         if state is not None and self.fitting.checkpoint is not None:
@@ -163,7 +168,12 @@ class _Term:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
 
     def finished(self) -> bool:
-        return (self.stale() and self.at.batch == 0) or self.at.epoch >= self.epochs
+        """Whether it gets no better, its time is up or all epochs are over; more are planned where it still does."""
+        if (self.stale() and self.at.batch == 0) or (self.at.epoch and self.at.spent >= self.limit):
+            return True
+        if self.at.epoch >= self.epochs and self.at.best is not None:
+            self.epochs = min(2 * self.epochs, self.most)
+        return self.at.epoch >= self.epochs
 
     def stale(self) -> bool:
         """No better score for too long."""
@@ -226,6 +236,8 @@ class _Term:
             at.seconds = time.monotonic() - start
             if self.fitting.tick is not None:
                 self.fitting.tick(self.name, step + 1, total)
+            if at.spent + at.seconds >= self.limit:
+                break
             if self.fitting.checkpoint is not None and self.fitting.checkpoint.due() and number + 1 < len(plan):
                 self.save()
         self.close_epoch(start)
@@ -329,6 +341,7 @@ class _Term:
         record |= {"validation": validation, "best": at.best, "rate": rate, "seconds": time.monotonic() - start}
         record |= self.fitting.label
         self.fitting.history.append(record)
+        at.spent += record["seconds"]
         at.epoch, at.batch, at.total, at.weight, at.seconds = at.epoch + 1, 0, 0.0, 0.0, 0.0
         if self.adaptive and self.stale() and at.drops < DROPS:
             self.lower_rate()
