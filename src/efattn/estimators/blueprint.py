@@ -73,7 +73,8 @@ class Blueprint:
         roles = self.schema.roles
         support: ItemSupport = self.support if kind == "item" else "all"
         attributes, lags = len(self.schema.attribute_names), self.schema.lags
-        return Setting(self.family_of(kind), self.items, context, support, lags, attributes, roles.ordered)
+        times = self.schema.when_kind is not None
+        return Setting(self.family_of(kind), self.items, context, support, lags, attributes, roles.ordered, times)
 
     def whole(self) -> "Blueprint":
         """The same with nothing held out, in the same units."""
