@@ -49,6 +49,8 @@ class GroupEstimator(BaseEstimator, ABC):
     ensemble: int = 1  # members; a constructor may have it
     companions: Any = None  # likewise
     refit: Any = False  # likewise
+    own_time: Any = "known"  # likewise
+    own_attributes: Any = None  # likewise; None where an item term never looks at attributes
     fitted_: Fitted
     first_fit_: Fitted  # before it was fitted once more to all groups
     _kept: Checkpoint | None = None  # what the last fit wrote to, until the model is saved
@@ -107,6 +109,8 @@ class GroupEstimator(BaseEstimator, ABC):
             validation=validation,
             seed=self.seed,
             sizes=self._schema_options(),
+            own_time=self.context != "past" if self.own_time == "auto" else self.own_time == "known",
+            own_attributes=self.own_attributes,
             decide=lambda draft: deciding.decided(draft, self.context, self.standardise, self.seed),
         )
         if self.refit is True and blueprint.held is not None and not blueprint.may_refit:

@@ -10,6 +10,7 @@ from typing import Any, final
 import numpy as np
 
 from efattn.data import Groups, Roles, Schema
+from efattn.data.own import own_attributes as shown
 from efattn.errors import DataError, Note, option
 from efattn.estimators import families as choosing
 from efattn.families import Categorical, Family, Product
@@ -73,8 +74,18 @@ class Blueprint:
         roles = self.schema.roles
         support: ItemSupport = self.support if kind == "item" else "all"
         attributes, lags = len(self.schema.attribute_names), self.schema.lags
-        times = self.schema.when_kind is not None
-        return Setting(self.family_of(kind), self.items, context, support, lags, attributes, roles.ordered, times)
+        return Setting(
+            self.family_of(kind),
+            self.items,
+            context,
+            support,
+            lags,
+            attributes,
+            roles.ordered,
+            times=self.schema.when_kind is not None,
+            own_time=self.schema.own_time,
+            own_attributes=self.schema.own_attributes or (),
+        )
 
     def whole(self) -> "Blueprint":
         """The same with nothing held out, in the same units."""
@@ -108,10 +119,12 @@ def prepare(
     validation: Any,
     seed: int,
     sizes: Mapping[str, Any],
+    own_time: bool = True,
+    own_attributes: str | None = None,
     decide: Callable[["Blueprint"], tuple[choosing.Choice, ...]] = lambda draft: draft.choices,
 ) -> Blueprint:
-    """sizes: lags, max_length and when, for the schema; decide: the families, from groups to train on, where their
-    choice is open."""
+    """sizes: lags, max_length and when, for the schema; own_time, own_attributes: what a target shows of itself;
+    decide: the families, from groups to train on, where their choice is open."""
     schema, groups = Schema.fit_encode(table, roles, **sizes)
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
@@ -119,6 +132,9 @@ def prepare(
     if schema.when_kind is not None:
         text = f"Column {roles.order!r} says when rows were: attention knows the time between them."
         notes.append(Note("times", text, column=roles.order))
+    schema = replace(schema, own_time=own_time)
+    if "item" in chosen and own_attributes is not None and roles.of("attributes"):
+        schema = replace(schema, own_attributes=shown(groups, schema.attribute_columns, own_attributes))
     product: Product | None = None
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:

@@ -50,6 +50,9 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
     asked = told if sizes_["when"] == "auto" else sizes_["when"]
     if (sizes_["lags"], sizes_["max_length"], asked) != (schema.lags, schema.max_length, told):
         raise DataError("lags, max_length or gaps are not those of the columns")
+    own = schema.own_attributes
+    if not isinstance(schema.own_time, bool) or (own is not None and not _flags(own, len(schema.attribute_names))):
+        raise DataError("what a row shows of itself is none of its columns")
     if told and (schema.when_kind not in TIMES or not schema.roles.of("order")):
         raise DataError("the order column is of no known kind")
 
@@ -125,6 +128,10 @@ def _is_note(note: Any) -> bool:
     said = isinstance(made.text, str) and isinstance(made.kind, str) and isinstance(made.important, bool)
     row = made.row is None or (isinstance(made.row, int) and not isinstance(made.row, bool))
     return said and row and all(isinstance(x, str | None) for x in (made.column, made.option))
+
+
+def _flags(x: Sequence[Any], size: int) -> bool:
+    return len(x) == size and all(isinstance(one, bool) for one in x)
 
 
 def _number(x: Any) -> bool:
