@@ -31,7 +31,8 @@ class Schema:
     """`step`: of `lags`, in microseconds where time_kind is "instant". `when_kind`: where the order column says when a
     row was, "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`).
     `own_time`: whether a target shows its own time. `own_attributes`: by column of a batch's attributes, whether a row
-    whose item is the target shows it of itself (`own`); None where item terms look at no attributes."""
+    whose item is the target shows it of itself (`own`); None where item terms look at no attributes. `exposed`: whether
+    networks see the exposures of rows."""
 
     roles: Roles
     vocabulary: Vocabulary | None = None
@@ -44,6 +45,7 @@ class Schema:
     levels: Levels = field(default_factory=dict)
     own_time: bool = True
     own_attributes: tuple[bool, ...] | None = None
+    exposed: bool = False
 
     @classmethod
     def fit(
@@ -200,7 +202,7 @@ class Schema:
         saved: dict[str, Any] = {"roles": self.roles.to_json(), "lags": self.lags, "step": self.step}
         saved |= {"time_kind": self.time_kind, "max_length": self.max_length, "clock": self.when_kind}
         saved["levels"] = {name: list(levels) for name, levels in self.levels.items()}
-        saved["own_time"] = self.own_time
+        saved |= {"own_time": self.own_time, "exposed": self.exposed}
         saved["own_attributes"] = None if self.own_attributes is None else list(self.own_attributes)
         saved["vocabulary"] = None if self.vocabulary is None else self.vocabulary.to_json()
         saved["standardiser"] = None if self.standardiser is None else self.standardiser.to_json()
@@ -222,8 +224,9 @@ class Schema:
         plain = {name: saved[name] for name in ("lags", "step", "time_kind", "max_length")}
         plain["when_kind"] = saved.get("clock")  # older files have neither
         plain["levels"] = {name: tuple(levels) for name, levels in saved.get("levels", {}).items()}
-        own = saved.get("own_attributes")  # in files from before it was asked, own times are seen and no attributes
-        plain |= {"own_time": saved.get("own_time", True), "own_attributes": None if own is None else tuple(own)}
+        own = saved.get("own_attributes")  # older files: own times are seen, attributes of items and exposures are not
+        plain |= {"own_time": saved.get("own_time", True), "exposed": saved.get("exposed", False)}
+        plain["own_attributes"] = None if own is None else tuple(own)
         roles = Roles.from_json(saved["roles"])
         return cls(roles, part(Vocabulary, "vocabulary"), part(Standardiser, "standardiser"), **plain)
 

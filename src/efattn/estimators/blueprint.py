@@ -9,8 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from efattn.data import Groups, Roles, Schema
-from efattn.data.own import own_attributes as shown
+from efattn.data import Groups, Roles, Schema, own
 from efattn.errors import DataError, Note, option
 from efattn.estimators import families as choosing
 from efattn.families import Categorical, Family, Product
@@ -65,6 +64,12 @@ class Blueprint:
         """Of the values as a model sees them."""
         assert self.family is not None
         return inside(self.family, self.schema)
+
+    @property
+    def counted(self) -> tuple[bool, ...]:
+        """By value column, whether it is a count to which an exposure belongs."""
+        parts = () if self.family is None else self.family.parts
+        return tuple(bool(part.exposures) for part in parts for _ in range(part.columns))
 
     def family_of(self, kind: str) -> Family:
         return Categorical(max(self.items, 2)) if kind == "item" else self.inside_family
@@ -132,9 +137,10 @@ def prepare(
     if schema.when_kind is not None:
         text = f"Column {roles.order!r} says when rows were: attention knows the time between them."
         notes.append(Note("times", text, column=roles.order))
-    schema = replace(schema, own_time=own_time)
+    schema = replace(schema, own_time=own_time, exposed=roles.exposure is not None and "value" in chosen)
     if "item" in chosen and own_attributes is not None and roles.of("attributes"):
-        schema = replace(schema, own_attributes=shown(groups, schema.attribute_columns, own_attributes))
+        shown, said = own.decide(groups, schema.attribute_columns, own_attributes)
+        schema, notes = replace(schema, own_attributes=shown), [*notes, *([] if said is None else [said])]
     product: Product | None = None
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:

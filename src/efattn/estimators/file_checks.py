@@ -50,11 +50,18 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
     asked = told if sizes_["when"] == "auto" else sizes_["when"]
     if (sizes_["lags"], sizes_["max_length"], asked) != (schema.lags, schema.max_length, told):
         raise DataError("lags, max_length or gaps are not those of the columns")
-    own = schema.own_attributes
-    if not isinstance(schema.own_time, bool) or (own is not None and not _flags(own, len(schema.attribute_names))):
-        raise DataError("what a row shows of itself is none of its columns")
+    _check_own(schema)
     if told and (schema.when_kind not in TIMES or not schema.roles.of("order")):
         raise DataError("the order column is of no known kind")
+
+
+def _check_own(schema: Schema) -> None:
+    """What a row shows of itself."""
+    own, size = schema.own_attributes, len(schema.attribute_names)
+    right = own is None or (len(own) == size and all(isinstance(one, bool) for one in own))
+    right &= isinstance(schema.own_time, bool) and isinstance(schema.exposed, bool)
+    if not right or (schema.exposed and schema.roles.exposure is None):
+        raise DataError("what a row shows of itself is none of its columns")
 
 
 def _is_of(fitted: Standardiser, family: Product | None, columns: int, items: int) -> bool:
@@ -128,10 +135,6 @@ def _is_note(note: Any) -> bool:
     said = isinstance(made.text, str) and isinstance(made.kind, str) and isinstance(made.important, bool)
     row = made.row is None or (isinstance(made.row, int) and not isinstance(made.row, bool))
     return said and row and all(isinstance(x, str | None) for x in (made.column, made.option))
-
-
-def _flags(x: Sequence[Any], size: int) -> bool:
-    return len(x) == size and all(isinstance(one, bool) for one in x)
 
 
 def _number(x: Any) -> bool:
