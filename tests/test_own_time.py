@@ -6,6 +6,7 @@ import pytest
 import torch
 from small import QUICK, efa, ratings
 
+from efattn import DataError, load
 from efattn.data import Batch
 from efattn.families import Categorical
 from efattn.models import Term
@@ -95,3 +96,75 @@ def test_a_hidden_time_is_that_of_the_row_before():
     assert past[0, 0, 3] == Gaps.size // 2  # the first row is as late as what lies at a lag
     others = gaps.without_own(when, exists, 3, "others")
     assert torch.equal(others[0, 0, 1:], gaps(when)[0, 1, 1:])  # and in others as the row after it
+
+
+# ---- a fitted model
+
+
+def fitted(context, own_time, **options):
+    return efa(context=context, own_time=own_time, **options).fit(timed(), **ROLES)
+
+
+@pytest.mark.parametrize(("context", "shown"), [("past", False), ("others", True)])
+def test_by_default_own_times_are_hidden_in_past_and_known_in_others(context, shown):
+    model = fitted(context, "auto")
+    assert model.schema_.own_time is shown
+    assert model.model_["item"].own_time is shown
+    assert any("own time" in str(note) for note in model.notes_)
+
+
+@pytest.mark.parametrize(("own_time", "same"), [("hidden", True), ("known", False)])
+def test_a_score_does_not_depend_on_a_time_that_is_hidden(own_time, same):
+    table = timed()
+    model = fitted("past", own_time, training=QUICK)
+    last = pl.col("at") == pl.col("at").max().over("user")
+    later = table.with_columns(at=pl.when(last).then(pl.col("at") + 90_000).otherwise(pl.col("at")))
+    mine, theirs = (model.log_likelihood(t)["item_log_likelihood"].to_numpy() for t in (table, later))
+    assert np.allclose(mine, theirs, atol=1e-6) is same
+
+
+def test_what_comes_next_is_as_probable_as_its_row_is_scored():
+    """A hidden time makes both the same question."""
+    table = timed()
+    model = fitted("past", "hidden")
+    user = table.filter(pl.len().over("user") >= 4)["user"][0]
+    mine = table.filter(pl.col("user") == user).sort("at")
+    told = model.recommend(mine[:-1], k=8).filter(pl.col("movie") == mine["movie"][-1])["probability"][0]
+    assert np.log(told) == pytest.approx(model.log_likelihood(mine)["item_log_likelihood"][-1], abs=1e-4)
+
+
+@pytest.mark.parametrize("context", ["past", "others"])
+def test_recommend_is_told_when_the_next_row_comes(context):
+    table, model = timed(), fitted(context, "known")
+    user = table.filter(pl.len().over("user") >= 4)["user"][0]
+    mine = table.filter(pl.col("user") == user).sort("at")
+    known, (last, at) = mine[:-1], mine.select("movie", "at").row(-1)
+    told = model.recommend(known, k=8, at=at)
+    assert np.log(told.filter(pl.col("movie") == last)["probability"][0]) == pytest.approx(
+        model.log_likelihood(mine)["item_log_likelihood"][-1], abs=1e-4
+    )
+    assert model.recommend(known, k=8, at={user: at}).equals(told)
+    assert model.recommend(known.with_columns(due=pl.lit(at)), k=8, at="due").equals(told)
+    assert not model.recommend(known, k=8, at=at + 1e6).equals(told)
+
+
+def test_a_time_that_is_hidden_is_not_asked_for():
+    with pytest.raises(DataError, match="hides the time"):
+        fitted("past", "auto").recommend(timed(), at=3.0)
+    silent = efa(gaps=False).fit(timed(), **ROLES)
+    with pytest.raises(DataError, match="looks at no times"):
+        silent.recommend(timed(), at=3.0)
+
+
+@pytest.mark.parametrize("at", ["2020-01-05", {"nobody": 3.0}, "soon"])
+def test_a_time_of_another_kind_is_refused(at):
+    with pytest.raises(DataError):
+        fitted("others", "known").recommend(timed(), at=at)
+
+
+def test_a_file_keeps_what_is_hidden(tmp_path):
+    model = fitted("past", "auto")
+    model.save(tmp_path / "m.efattn")
+    again = load(tmp_path / "m.efattn")
+    assert again.schema_.own_time is False
+    assert again.score(timed()) == model.score(timed())

@@ -240,11 +240,15 @@ class GroupEstimator(BaseEstimator, ABC):
         (answer,) = inference.predict(self._fitted(), [Table.read(table)], interval, member=member)
         return answer
 
-    def recommend(self, histories: Any = None, k: int = 10, *, member: int | None = None) -> Any:
+    def recommend(
+        self, histories: Any = None, k: int = 10, *, at: Any = None, attributes: Any = None, member: int | None = None
+    ) -> Any:
         """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
-        row per group and rank. Without histories, those of an empty one."""
+        row per group and rank. Without histories, those of an empty one. at: when that row comes, where the model looks
+        at it (own_time): one time, one by group, or a column of the histories; by default the usual time after the last
+        row. attributes: its own by column, one entry or one by group; by default those of the last row."""
         fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
-        (answer,) = inference.recommend(fitted, tables, k, member=member)
+        (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, member=member)
         return answer
 
     def similar(self, item: Any, k: int = 10, *, member: int = 0) -> Any:

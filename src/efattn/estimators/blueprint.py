@@ -135,12 +135,14 @@ def prepare(
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
     _refuse_wide(groups, roles)
     if schema.when_kind is not None:
-        text = f"Column {roles.order!r} says when rows were: attention knows the time between them."
-        notes.append(Note("times", text, column=roles.order))
+        shown = "known" if own_time else "hidden"
+        other = option("own_time", "hidden" if own_time else "known")
+        text = f"Column {roles.order!r} says when rows were: attention knows the time between them. A target's own time"
+        notes.append(Note("times", f"{text} is {shown}; {other} changes that.", column=roles.order, option="own_time"))
     schema = replace(schema, own_time=own_time, exposed=roles.exposure is not None and "value" in chosen)
     if "item" in chosen and own_attributes is not None and roles.of("attributes"):
-        shown, said = own.decide(groups, schema.attribute_columns, own_attributes)
-        schema, notes = replace(schema, own_attributes=shown), [*notes, *([] if said is None else [said])]
+        flags, said = own.decide(groups, schema.attribute_columns, own_attributes)
+        schema, notes = replace(schema, own_attributes=flags), [*notes, *([] if said is None else [said])]
     product: Product | None = None
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:
