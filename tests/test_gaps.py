@@ -127,7 +127,7 @@ def test_numbers_are_not_dates_later():
 def test_times_tell_who_belongs_together(context):
     table, test = sessions(300), sessions(200, seed=1)
     training = Training(epochs=60, rate=0.02, tokens=512, device="cpu")
-    how = {"context": context, "training": training, "dropout": 0.0}
+    how = {"context": context, "training": training, "dropout": 0.0, "own_time": "known"}
     told, silent = (efa(**how, gaps=gaps).fit(table, **ROLES).score(test) for gaps in (True, False))
     assert told > silent + 0.05
 

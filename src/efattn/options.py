@@ -21,6 +21,7 @@ FAMILIES = (
     "ordinal", "poisson",
 )  # fmt: skip
 Context = Literal["others", "past"]
+Own = Literal["auto", "known", "hidden"]
 
 
 def _field(default: Any, words: str, **more: Any) -> Any:
@@ -154,6 +155,14 @@ _TERMS = "What is modelled: item, value or both; none for all that is named."
 _SUPPORT = "distinct rules out items that are in the group already; auto does if none repeats in training."
 _STANDARDISE = "Real values by their mean and spread: global, by item, none, or auto."
 _NEIGHBOURS = "Look only at the so many nearest places, by latitude and longitude as the first two attributes."
+_OWN_TIME = (
+    "Whether a row that is predicted shows its own time, where the order column says when rows were: known, hidden (it "
+    "takes the time of the row before), or auto, hidden in past and known in others."
+)
+_OWN_ATTRIBUTES = (
+    "Which attributes a row whose item is predicted shows of itself: known for all, hidden for none, or auto for those "
+    "that the table shows not to depend on the item. Rows of the context show all."
+)
 _TRAINING = "How it is fitted: efattn.Training(...)."
 _SEED = "Of everything random."
 _WIDEST, _LARGEST_SEED = 2**16, 2**62
@@ -188,6 +197,8 @@ class EFAOptions(_Model):
         "Let attention know how much time lies between two rows, by the order column; auto does for items where that "
         "column holds times, or numbers at uneven steps.",
     )
+    own_time: Own = _field("auto", _OWN_TIME)
+    own_attributes: Own = _field("auto", _OWN_ATTRIBUTES)
     ensemble: int = _field(
         1, "How many members, from other start values, whose mixture predicts.", low=1, high=MOST_MEMBERS
     )
@@ -234,6 +245,8 @@ class SimpleModelOptions(_Model):
     lags: int = _field(0, "How many earlier time steps are seen.", low=0, high=10_000)
     support: Literal["auto", "all", "distinct"] = _field("auto", _SUPPORT)
     standardise: Literal["auto", "global", "item", "none"] = _field("global", _STANDARDISE)
+    own_time: Own = _field("auto", _OWN_TIME)
+    own_attributes: Own = _field("auto", _OWN_ATTRIBUTES)
     seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
     training: Training | None = _field(Training(), "Of those that are trained, as simple.AdditiveLogit.")
 

@@ -86,6 +86,16 @@ def layout(
     return given | ({"baskets": True} if baskets else {})
 
 
+def entries(words: list[str] | None) -> dict[str, str] | None:
+    """NAME=ENTRY, several times, by name."""
+    if words is None:
+        return None
+    for word in words:
+        if "=" not in word:
+            raise DataError(f"--attributes takes NAME=ENTRY, as price=3; found {word!r}.", option="attributes")
+    return dict(word.split("=", 1) for word in words)
+
+
 def check_piece_size(size: float) -> None:
     if not (math.isfinite(size) and size > 0):
         raise DataError(f"--piece-size is a number of MiB > 0, not {size}.")

@@ -115,6 +115,22 @@ def recommend(
         str | None, typer.Argument(metavar="[TABLE]", help="Histories; without, an empty one.", show_default=False)
     ] = None,
     k: K = 10,
+    at: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="When that row comes, where the model looks at it: a time, or a column of the table.",
+            show_default=False,
+        ),
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=ENTRY",
+            help="An attribute of that row; repeat for several. By default those of the last row.",
+            show_default=False,
+        ),
+    ] = None,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,
@@ -136,7 +152,8 @@ def recommend(
     from efattn import inference
 
     histories = None if table is None else [tables.read(table, layout)]
-    rows = inference.recommend(fitted, histories, k, member=member, tell=note)
+    own = arguments.entries(attributes)
+    rows = inference.recommend(fitted, histories, k, at=at, attributes=own, member=member, tell=note)
     out.deliver(rows, output, json, table=True)
 
 

@@ -39,7 +39,7 @@ LAYOUT = {
     "position": Cells("context", torch.long),
     "lag": Cells("context", torch.long),
     "weight": Cells("current"),
-    "exposure": Cells("current", fill=1),
+    "exposure": Cells("context", fill=1),
     "cut": Cells("group", torch.long, fill=-1),
     "rows": Cells("current", torch.long, fill=-1),
     "when": Cells("context", torch.float64),

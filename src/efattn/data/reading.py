@@ -135,10 +135,11 @@ class Reading:
     def matrix(self, role: str, levels: Levels) -> np.ndarray | None:
         """(row, column): values or attributes; an absent column is NaN."""
         names = self.roles.of(role)
-        parts = [np.full((len(self), 1), np.nan) if n in self.absent else self._columns(n, role, levels) for n in names]
+        none = np.full((len(self), 1), np.nan)
+        parts = [none if name in self.absent else self.columns_of(name, role, levels) for name in names]
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, 1)) if parts else None
 
-    def _columns(self, name: str, role: str, levels: Levels) -> np.ndarray:
+    def columns_of(self, name: str, role: str, levels: Levels) -> np.ndarray:
         """(row, 1), or of an attribute of words (row, level)."""
         column = self.source.column(name, role)
         if name in levels:

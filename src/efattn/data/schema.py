@@ -29,7 +29,10 @@ SQUARES = 1e18  # what a model sees is squared in single precision, which ends a
 @dataclass(frozen=True, eq=False)
 class Schema:
     """`step`: of `lags`, in microseconds where time_kind is "instant". `when_kind`: where the order column says when a
-    row was, "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`)."""
+    row was, "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`).
+    `own_time`: whether a target shows its own time. `own_attributes`: by column of a batch's attributes, whether a row
+    whose item is the target shows it of itself (`own`); None where item terms look at no attributes. `exposed`: whether
+    networks see the exposures of rows."""
 
     roles: Roles
     vocabulary: Vocabulary | None = None
@@ -40,6 +43,9 @@ class Schema:
     max_length: int | None = None
     when_kind: str | None = None
     levels: Levels = field(default_factory=dict)
+    own_time: bool = True
+    own_attributes: tuple[bool, ...] | None = None
+    exposed: bool = False
 
     @classmethod
     def fit(
@@ -147,6 +153,11 @@ class Schema:
             for level in self.levels.get(name, (None,))
         )
 
+    @property
+    def attribute_columns(self) -> tuple[str, ...]:
+        """The table's column that each of these belongs to."""
+        return tuple(name for name in self.roles.of("attributes") for _ in range(len(self.levels.get(name, (None,)))))
+
     def standardise(self, groups: Groups) -> Groups:
         """The same groups with standardised values: what a model sees."""
         every, fitted = groups.every, self.standardiser
@@ -191,6 +202,8 @@ class Schema:
         saved: dict[str, Any] = {"roles": self.roles.to_json(), "lags": self.lags, "step": self.step}
         saved |= {"time_kind": self.time_kind, "max_length": self.max_length, "clock": self.when_kind}
         saved["levels"] = {name: list(levels) for name, levels in self.levels.items()}
+        saved |= {"own_time": self.own_time, "exposed": self.exposed}
+        saved["own_attributes"] = None if self.own_attributes is None else list(self.own_attributes)
         saved["vocabulary"] = None if self.vocabulary is None else self.vocabulary.to_json()
         saved["standardiser"] = None if self.standardiser is None else self.standardiser.to_json()
         return saved
@@ -211,6 +224,9 @@ class Schema:
         plain = {name: saved[name] for name in ("lags", "step", "time_kind", "max_length")}
         plain["when_kind"] = saved.get("clock")  # older files have neither
         plain["levels"] = {name: tuple(levels) for name, levels in saved.get("levels", {}).items()}
+        own = saved.get("own_attributes")  # older files: own times are seen, attributes of items and exposures are not
+        plain |= {"own_time": saved.get("own_time", True), "exposed": saved.get("exposed", False)}
+        plain["own_attributes"] = None if own is None else tuple(own)
         roles = Roles.from_json(saved["roles"])
         return cls(roles, part(Vocabulary, "vocabulary"), part(Standardiser, "standardiser"), **plain)
 

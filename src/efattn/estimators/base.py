@@ -49,6 +49,8 @@ class GroupEstimator(BaseEstimator, ABC):
     ensemble: int = 1  # members; a constructor may have it
     companions: Any = None  # likewise
     refit: Any = False  # likewise
+    own_time: Any = "known"  # likewise
+    own_attributes: Any = None  # likewise; None where an item term never looks at attributes
     fitted_: Fitted
     first_fit_: Fitted  # before it was fitted once more to all groups
     _kept: Checkpoint | None = None  # what the last fit wrote to, until the model is saved
@@ -107,6 +109,8 @@ class GroupEstimator(BaseEstimator, ABC):
             validation=validation,
             seed=self.seed,
             sizes=self._schema_options(),
+            own_time=self.context != "past" if self.own_time == "auto" else self.own_time == "known",
+            own_attributes=self.own_attributes,
             decide=lambda draft: deciding.decided(draft, self.context, self.standardise, self.seed),
         )
         if self.refit is True and blueprint.held is not None and not blueprint.may_refit:
@@ -236,11 +240,15 @@ class GroupEstimator(BaseEstimator, ABC):
         (answer,) = inference.predict(self._fitted(), [Table.read(table)], interval, member=member)
         return answer
 
-    def recommend(self, histories: Any = None, k: int = 10, *, member: int | None = None) -> Any:
+    def recommend(
+        self, histories: Any = None, k: int = 10, *, at: Any = None, attributes: Any = None, member: int | None = None
+    ) -> Any:
         """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
-        row per group and rank. Without histories, those of an empty one."""
+        row per group and rank. Without histories, those of an empty one. at: when that row comes, where the model looks
+        at it (own_time): one time, one by group, or a column of the histories; by default the usual time after the last
+        row. attributes: its own by column, one entry or one by group; by default those of the last row."""
         fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
-        (answer,) = inference.recommend(fitted, tables, k, member=member)
+        (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, member=member)
         return answer
 
     def similar(self, item: Any, k: int = 10, *, member: int | None = None) -> Any:

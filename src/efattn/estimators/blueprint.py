@@ -9,7 +9,7 @@ from typing import Any, final
 
 import numpy as np
 
-from efattn.data import Groups, Roles, Schema
+from efattn.data import Groups, Roles, Schema, own
 from efattn.errors import DataError, Note, option
 from efattn.estimators import families as choosing
 from efattn.families import Categorical, Family, Product
@@ -65,6 +65,12 @@ class Blueprint:
         assert self.family is not None
         return inside(self.family, self.schema)
 
+    @property
+    def counted(self) -> tuple[bool, ...]:
+        """By value column, whether it is a count to which an exposure belongs."""
+        parts = () if self.family is None else self.family.parts
+        return tuple(bool(part.exposures) for part in parts for _ in range(part.columns))
+
     def family_of(self, kind: str) -> Family:
         return Categorical(max(self.items, 2)) if kind == "item" else self.inside_family
 
@@ -73,7 +79,18 @@ class Blueprint:
         roles = self.schema.roles
         support: ItemSupport = self.support if kind == "item" else "all"
         attributes, lags = len(self.schema.attribute_names), self.schema.lags
-        return Setting(self.family_of(kind), self.items, context, support, lags, attributes, roles.ordered)
+        return Setting(
+            self.family_of(kind),
+            self.items,
+            context,
+            support,
+            lags,
+            attributes,
+            roles.ordered,
+            times=self.schema.when_kind is not None,
+            own_time=self.schema.own_time,
+            own_attributes=self.schema.own_attributes or (),
+        )
 
     def whole(self) -> "Blueprint":
         """The same with nothing held out, in the same units."""
@@ -107,17 +124,25 @@ def prepare(
     validation: Any,
     seed: int,
     sizes: Mapping[str, Any],
+    own_time: bool = True,
+    own_attributes: str | None = None,
     decide: Callable[["Blueprint"], tuple[choosing.Choice, ...]] = lambda draft: draft.choices,
 ) -> Blueprint:
-    """sizes: lags, max_length and when, for the schema; decide: the families, from groups to train on, where their
-    choice is open."""
+    """sizes: lags, max_length and when, for the schema; own_time, own_attributes: what a target shows of itself;
+    decide: the families, from groups to train on, where their choice is open."""
     schema, groups = Schema.fit_encode(table, roles, **sizes)
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
     _refuse_wide(groups, roles)
     if schema.when_kind is not None:
-        text = f"Column {roles.order!r} says when rows were: attention knows the time between them."
-        notes.append(Note("times", text, column=roles.order))
+        shown = "known" if own_time else "hidden"
+        other = option("own_time", "hidden" if own_time else "known")
+        text = f"Column {roles.order!r} says when rows were: attention knows the time between them. A target's own time"
+        notes.append(Note("times", f"{text} is {shown}; {other} changes that.", column=roles.order, option="own_time"))
+    schema = replace(schema, own_time=own_time, exposed=roles.exposure is not None and "value" in chosen)
+    if "item" in chosen and own_attributes is not None and roles.of("attributes"):
+        flags, said = own.decide(groups, schema.attribute_columns, own_attributes)
+        schema, notes = replace(schema, own_attributes=flags), [*notes, *([] if said is None else [said])]
     product: Product | None = None
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:

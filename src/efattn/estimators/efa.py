@@ -10,7 +10,18 @@ from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
 from efattn.families import Categorical
 from efattn.models import Conditionals, Term
-from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
+from efattn.network import (
+    AttributeVectors,
+    Embedding,
+    Gaps,
+    Head,
+    ItemVectors,
+    OwnAttributes,
+    Rates,
+    Stack,
+    ValueMLP,
+    perceptron,
+)
 from efattn.options import EFAOptions, check_model
 
 FEW = 2000  # groups, below which an item term needs more dropout
@@ -37,14 +48,15 @@ class EFA(EFAOptions, GroupEstimator):
     def _item_term(self, blueprint: Blueprint) -> Term:
         family = Categorical(max(blueprint.items, 2))
         positions = blueprint.longest if blueprint.schema.roles.ordered else 0
-        embedding = Embedding(
-            ItemVectors(family.size, self.width), lag=self._lag(), mix=self._mix(), positions=positions
-        )
+        own, parts = blueprint.schema.own_attributes, ItemVectors(family.size, self.width)
+        added = OwnAttributes(own, 2 * self.width, self.width) if own else None
+        embedding = Embedding(parts, lag=self._lag(), mix=self._mix(), positions=positions, own=added)
         head = Head(perceptron(self.width, (), family.size), family.shared)
         few = blueprint.train is not None and len(blueprint.train) < FEW
         gaps = self._gaps(blueprint)
         stack = self._stack(few, gaps=gaps is not None)
-        return Term(embedding, stack, head, family, context=self.context, support=blueprint.support, gaps=gaps)
+        shown, context, support = blueprint.schema.own_time, self.context, blueprint.support
+        return Term(embedding, stack, head, family, context=context, support=support, gaps=gaps, own_time=shown)
 
     def _value_term(self, blueprint: Blueprint) -> Term:
         family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
@@ -56,12 +68,14 @@ class EFA(EFAOptions, GroupEstimator):
             lag=self._lag(),
             mix=(self.width,),
             positions=blueprint.longest if roles.ordered else 0,
+            rates=Rates(blueprint.counted) if blueprint.schema.exposed else None,
         )
         varying = sum(not fixed for fixed in family.shared)
         head = Head(perceptron(self.width, (self.width,), varying), family.shared)
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
-        return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps)
+        shown, context = blueprint.schema.own_time, self.context
+        return Term(embedding, stack, head, family, context=context, neighbours=nearest, gaps=gaps, own_time=shown)
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
         if blueprint.schema.when_kind is None:

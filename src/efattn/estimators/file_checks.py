@@ -50,8 +50,18 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
     asked = told if sizes_["when"] == "auto" else sizes_["when"]
     if (sizes_["lags"], sizes_["max_length"], asked) != (schema.lags, schema.max_length, told):
         raise DataError("lags, max_length or gaps are not those of the columns")
+    _check_own(schema)
     if told and (schema.when_kind not in TIMES or not schema.roles.of("order")):
         raise DataError("the order column is of no known kind")
+
+
+def _check_own(schema: Schema) -> None:
+    """What a row shows of itself."""
+    own, size = schema.own_attributes, len(schema.attribute_names)
+    right = own is None or (len(own) == size and all(isinstance(one, bool) for one in own))
+    right &= isinstance(schema.own_time, bool) and isinstance(schema.exposed, bool)
+    if not right or (schema.exposed and schema.roles.exposure is None):
+        raise DataError("what a row shows of itself is none of its columns")
 
 
 def _is_of(fitted: Standardiser, family: Product | None, columns: int, items: int) -> bool:

@@ -6,6 +6,7 @@ so that a model which loads can be asked anything.
 """
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,6 @@ from efattn.estimators.simple_model import SimpleModel
 from efattn.families import Categorical, Product
 from efattn.inference import Companion, Fitted
 from efattn.models import Conditionals, Model, Term
-from efattn.simple import Setting
 from efattn.training import Training
 
 KINDS = {kind.__name__: kind for kind in (EFA, LatentFactor, SimpleModel)}
@@ -152,7 +152,7 @@ def _companion(
     if not 0 <= items <= (max(setting.items, 2) if term.of_items else setting.items):
         raise DataError("its companion knows other items")
     family = Categorical(items) if term.of_items else setting.family
-    known = Setting(family, items, setting.context, setting.support, setting.lags, setting.attributes, setting.ordered)
+    known = replace(setting, family=family, items=items)
     with without_memory():
         if told.get("other_units"):
             simple: Conditionals = old_files.in_other_units({"peer": recipe, "items": items}, setting)

@@ -17,7 +17,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups, Schema, Vocabulary
 from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
-from efattn.models import Conditionals, Model, Scores
+from efattn.models import Conditionals, Model, Scores, Term
 from efattn.simple import Recipe
 from efattn.training.memory import lacking
 
@@ -92,6 +92,12 @@ class Fitted:
         if self.schema.vocabulary is None:
             raise DataError("This model knows no items: it was fitted without an item column.", option="item")
         return self.schema.vocabulary
+
+    @property
+    def looks_at_times(self) -> bool:
+        """Whether a network asks how much time lies between rows."""
+        terms = (self.members[0][name] for name in self.names)
+        return any(isinstance(term, Term) and term.gaps is not None for term in terms)
 
     def member(self, number: int) -> Model:
         """One network of the ensemble."""

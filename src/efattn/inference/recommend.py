@@ -14,8 +14,9 @@ from efattn.errors import DataError, named
 from efattn.inference import frames
 from efattn.inference.fitted import Fitted, Part, batch_tokens
 from efattn.inference.mixture import item_probabilities
+from efattn.inference.next_row import NextRow
 from efattn.inference.tables import Tell, announce, encoded
-from efattn.models import Conditionals, Term
+from efattn.network import Gaps
 
 
 def recommend(
@@ -23,21 +24,26 @@ def recommend(
     tables: Iterable[Table] | None = None,
     k: int = 10,
     *,
+    at: Any = None,
+    attributes: Any = None,
     member: int | None = None,
     tell: Tell = announce,
 ) -> Iterator[Any]:
     """The k most probable further items of each group with their probabilities: one row per group and rank, without
-    what is impossible. Without tables, or of one without rows, those of an empty history."""
+    what is impossible. Without tables, or of one without rows, those of an empty history. at, attributes: of the row
+    that is to come (`next_row`)."""
     parts = fitted.parts_of("item", "recommend", member)
     check_count(k)
+    row = NextRow(fitted, parts, at, attributes)
     if tables is None:
-        yield _ranked(fitted, None, {}, *first_items(parts, k, fitted.vocabulary.columns[0]))
+        yield _ranked(fitted, None, {}, *first_items(row, k))
         return
     for table, groups in encoded(fitted, tables, tell):
         if not len(table):
-            yield _ranked(fitted, table, {}, *first_items(parts, k, fitted.vocabulary.columns[0]))
+            yield _ranked(fitted, table, {}, *first_items(row, k))
             continue
-        number, item, probability = next_items(fitted, parts, fitted.schema.standardise(groups), k)
+        groups.notes.extend(row.notes(groups))
+        number, item, probability = next_items(row, groups, k, table)
         names = frames.name_columns(groups.labels.take(number), groups.columns, item.shape[1])
         yield _ranked(fitted, table, names, item, probability)
 
@@ -48,20 +54,24 @@ def check_count(k: Any) -> None:
 
 
 @torch.no_grad()
-def next_items(
-    fitted: Fitted, parts: Sequence[Part], groups: Groups, k: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """group (n,), item (n, k), probability (n, k), the most probable first, for every group in its order. Of a group
-    longer than max_length, the last piece is looked at."""
+def next_items(row: NextRow, groups: Groups, k: int, table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """group (n,), item (n, k), probability (n, k), the most probable first, for every group in its order. groups: in
+    the table's units. Of a group longer than max_length, the last piece is looked at."""
     best: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    term = parts[0].model
-    for chosen in groups.plan(batch_tokens(term)):
-        of = groups.pieces.group[chosen]
-        last = groups.pieces.stop[chosen] == groups.offsets[of + 1]
+    fitted, term = row.fitted, row.parts[0].model
+    when, own, inside = row.when(table, groups), row.own(groups), fitted.schema.standardise(groups)
+    for chosen in inside.plan(batch_tokens(term)):
+        of = inside.pieces.group[chosen]
+        last = inside.pieces.stop[chosen] == inside.offsets[of + 1]
         if not last.any():
             continue
-        batch = groups.batch(chosen[last], term.context, fitted.dtype)
-        p = item_probabilities(parts, partial(one_more, batch=batch), fitted.vocabulary.columns[0])
+        batch = inside.batch(chosen[last], term.context, fitted.dtype)
+        given: dict[str, Any] = {"when": soon(row.parts, batch)}
+        if when is not None:
+            given["when"] = torch.as_tensor(when[of[last]])[:, None]
+        if own is not None:
+            given["attributes"] = torch.as_tensor(own[of[last]])[:, None]
+        p = item_probabilities(row.parts, partial(one_more, batch=batch, given=given), fitted.vocabulary.columns[0])
         top = p.topk(min(k, p.shape[-1]), -1)
         best.append((of[last], top.indices.numpy(), top.values.numpy()))
     group, item, probability = (np.concatenate(columns) for columns in zip(*best, strict=True))
@@ -70,26 +80,31 @@ def next_items(
 
 
 @torch.no_grad()
-def first_items(parts: Sequence[Part], k: int, column: str = "item") -> tuple[np.ndarray, np.ndarray]:
+def first_items(row: NextRow, k: int) -> tuple[np.ndarray, np.ndarray]:
     """item (1, k), probability (1, k): of a history that is empty."""
-    batch = Batch.of([{"item": [parts[0].model.family.size], "lag": [0], "when": [0.0]}])
-    p = item_probabilities(parts, lambda x: x.outputs(batch)[0, :1], column)
+    parts, when, own = row.parts, row.when(None, None), row.own(None)
+    known = {} if own is None else {"attributes": own}
+    start = [0.0] if when is None else when
+    batch = Batch.of([{"item": [parts[0].model.family.size], "lag": [0], "when": start, **known}], row.fitted.dtype)
+    p = item_probabilities(parts, lambda x: x.outputs(batch)[0, :1], row.fitted.vocabulary.columns[0])
     best = p.topk(min(k, p.shape[-1]), -1)
     return best.indices.numpy(), best.values.numpy()
 
 
-def one_more(part: Part, batch: Batch) -> Tensor:
+def one_more(part: Part, batch: Batch, given: dict[str, Any]) -> Tensor:
     """f (batch, size) of a position after the last of each group, whose own item nobody knows."""
-    longer = batch.with_one_more(item=part.model.family.size, when=_soon(part.model, batch))
+    longer = batch.with_one_more(item=part.model.family.size, **given)
     return part.outputs(longer, torch.full((len(batch.exists), 1), batch.length))[:, 0]
 
 
-def _soon(term: Conditionals, batch: Batch) -> Tensor | float:
+def soon(parts: Sequence[Part], batch: Batch) -> Tensor | float:
     """(batch, 1): the usual time after the last row of each group, if anybody asks."""
-    if batch.when is None or not isinstance(term, Term) or term.gaps is None:
+    if batch.when is None:
         return 0.0
     here = torch.where(batch.exists, batch.when, -torch.inf)[:, : batch.length]
-    return here.amax(1, keepdim=True) + term.gaps.get_buffer("usual").cpu()
+    asking = (getattr(part.model, "gaps", None) for part in parts)
+    gaps = [one for one in asking if isinstance(one, Gaps)]
+    return here.amax(1, keepdim=True) + (gaps[0].get_buffer("usual").cpu() if gaps else 0.0)
 
 
 def _ranked(

@@ -20,7 +20,8 @@ from efattn.errors import DataError
 from efattn.families import Product
 from efattn.inference import frames, mixture
 from efattn.inference.fitted import Fitted, Part
-from efattn.inference.recommend import check_count, one_more
+from efattn.inference.next_row import usual_attributes
+from efattn.inference.recommend import check_count, one_more, soon
 from efattn.models import Conditionals, LatentItems, LatentValues, Model, Term
 from efattn.network import ItemVectors, Tied
 
@@ -61,43 +62,48 @@ def _always_there(fitted: Fitted) -> bool:
 
 
 def _lift(fitted: Fitted, parts: Sequence[Part], item: int) -> np.ndarray:
-    ask = partial(_next, fitted, parts)
-    size = parts[0].model.family.size
-    first = mixture.item_probabilities(parts, lambda x: x.outputs(_rows([size]))[:, 0], fitted.vocabulary.columns[0])[0]
+    ask, size = partial(_next, fitted, parts), parts[0].model.family.size
+    nothing = _rows(fitted, parts, torch.tensor([size]))
+    first = mixture.item_probabilities(parts, lambda x: x.outputs(nothing)[:, 0], fitted.vocabulary.columns[0])[0]
     usual = first.topk(min(MOST, size)).indices
     before = first[usual] / first[usual].sum()
-    expected = torch.zeros(size, dtype=torch.float64)
-    for some in usual.split(max(AT_ONCE // size, 1)):
-        expected += before[torch.isin(usual, some)] @ ask(some)
+    expected, at_once = torch.zeros(size, dtype=torch.float64), max(AT_ONCE // size, 1)
+    for some, share in zip(usual.split(at_once), before.split(at_once), strict=True):
+        expected += share @ ask(some)
     if parts[0].model.support == "distinct":  # no item comes behind itself
         expected = expected / (1 - torch.zeros(size, dtype=torch.float64).index_put((usual,), before)).clamp_min(1e-9)
     there = (ask(torch.tensor([item]))[0] / expected).log()
     scores = torch.full((size,), -torch.inf, dtype=torch.float64)
     candidates = there.index_fill(0, torch.tensor([item]), -torch.inf).topk(min(MOST, size)).indices
-    for some in candidates.split(max(AT_ONCE // size, 1)):
+    for some in candidates.split(at_once):
         scores[some] = (there[some] + (ask(some)[:, item] / expected[item]).log()) / 2
     return scores.nan_to_num(-torch.inf).numpy()
 
 
 def _next(fitted: Fitted, parts: Sequence[Part], item: Tensor) -> Tensor:
     """(context, item): the probability of each behind one row alone."""
-    return mixture.item_probabilities(parts, partial(one_more, batch=_rows(item)), fitted.vocabulary.columns[0])
+    batch = _rows(fitted, parts, item)
+    given: dict[str, Any] = {"when": soon(parts, batch)}
+    if batch.attributes is not None:
+        given["attributes"] = batch.attributes
+    ask = partial(one_more, batch=batch, given=given)
+    return mixture.item_probabilities(parts, ask, fitted.vocabulary.columns[0])
 
 
 def _together(fitted: Fitted, parts: Sequence[Part], item: int) -> np.ndarray:
     every = torch.arange(len(fitted.vocabulary))
     one = torch.full_like(every, item)
-    low, high, sd = _alone(parts, every)
-    there = _effect(parts, one, every, low[one], high[one]) / sd * (sd / (high - low))[one]
-    back = _effect(parts, every, one, low, high) / sd[one] * sd / (high - low)
+    low, high, sd = _alone(fitted, parts, every)
+    there = _effect(fitted, parts, one, every, low[one], high[one]) / sd * (sd / (high - low))[one]
+    back = _effect(fitted, parts, every, one, low, high) / sd[one] * sd / (high - low)
     return ((there + back) / 2).nan_to_num(0.0, 0.0, 0.0).mean(-1).numpy()
 
 
-def _alone(parts: Sequence[Part], item: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _alone(fitted: Fitted, parts: Sequence[Part], item: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """(item, column): a low value of each, a high one and the standard deviation, with nothing known."""
     family, shares = parts[0].model.family, [part.share for part in parts]
     assert isinstance(family, Product)
-    f = [part.outputs(_rows(item, columns=family.columns, like=parts))[:, 0].double() for part in parts]
+    f = [part.outputs(_rows(fitted, parts, item))[:, 0].double() for part in parts]
     low, high = (mixture.quantile(family, f, shares, p) for p in (TAILS[0], 1 - TAILS[0]))
     far = [mixture.quantile(family, f, shares, p) for p in (TAILS[1], 1 - TAILS[1])]
     same = low >= high
@@ -105,42 +111,35 @@ def _alone(parts: Sequence[Part], item: Tensor) -> tuple[Tensor, Tensor, Tensor]
     return low, high, mixture.variance(family, f, shares).sqrt()
 
 
-def _effect(parts: Sequence[Part], seen: Tensor, asked: Tensor, low: Tensor, high: Tensor) -> Tensor:
+def _effect(fitted: Fitted, parts: Sequence[Part], seen: Tensor, asked: Tensor, low: Tensor, high: Tensor) -> Tensor:
     """(pair, column): how much higher one is expected where the other is high than where it is low."""
     family, shares = parts[0].model.family, [part.share for part in parts]
     assert isinstance(family, Product)
     means = []
     for value in (high, low):
-        batch = _rows(seen, asked, value=value, columns=family.columns, like=parts)
+        batch = _rows(fitted, parts, seen, asked, value=value)
         means.append(mixture.mean(family, [part.outputs(batch)[:, 1].double() for part in parts], shares))
     return means[0] - means[1]
 
 
-def _rows(
-    *items: Tensor | Sequence[int], value: Tensor | None = None, columns: int = 0, like: Sequence[Part] = ()
-) -> Batch:
-    """Groups of one row each, or of two, of which the second has no value."""
-    item = torch.stack([torch.as_tensor(x) for x in items], 1)
+def _rows(fitted: Fitted, parts: Sequence[Part], *items: Tensor, value: Tensor | None = None) -> Batch:
+    """Groups of one row each, or of two, of which the second has no value; with the usual attributes."""
+    item, family = torch.stack(items, 1), parts[0].model.family
     groups, length = item.shape
+    there = torch.ones_like(item, dtype=torch.bool)
     fields: dict[str, Tensor] = {"item": item, "lag": torch.zeros_like(item)}
     fields["when"] = torch.zeros(item.shape, dtype=torch.float64)
     fields["position"] = torch.arange(length).expand(groups, -1)
-    there = torch.ones_like(item, dtype=torch.bool)
-    if columns:
-        seen = torch.zeros(groups, length, columns, dtype=torch.bool)
-        values = torch.zeros(groups, length, columns)
+    if isinstance(family, Product):
+        fields["value"] = torch.zeros(groups, length, family.columns)
+        fields["observed"] = torch.zeros(groups, length, family.columns, dtype=torch.bool)
         if value is not None:
-            seen[:, 0], values[:, 0] = True, value.float()
-        fields |= {"value": values, "observed": seen}
-        usual = next((x for x in (_usual_attributes(part.model) for part in like) if x is not None), None)
-        if usual is not None:
-            fields["attributes"] = usual.expand(groups, length, -1)
+            fields["value"][:, 0], fields["observed"][:, 0] = value.float(), True
+    size = len(fitted.schema.attribute_names)
+    if size:
+        usual = torch.as_tensor(usual_attributes([part.model for part in parts], size), dtype=torch.float32)
+        fields["attributes"] = usual.expand(groups, length, -1)
     return Batch(length=length, exists=there, target=there, **fields)
-
-
-def _usual_attributes(term: Conditionals) -> Tensor | None:
-    part = term.embedding.attributes if isinstance(term, Term) else None
-    return None if part is None else part.get_buffer("centre").cpu()
 
 
 def embeddings(fitted: Fitted, which: str = "item", *, member: int = 0, kind: str | None = None) -> Any:

@@ -110,7 +110,7 @@ class Conditionals(nn.Module, ABC):
         y = _need(batch.value, "value").masked_fill(~_need(batch.observed, "value"), torch.nan)
         f = self.family.start(y[:, : batch.length][scored], weight)
         if batch.exposure is not None:
-            share = batch.exposure[scored].double()
+            share = batch.exposure[:, : batch.length][scored].double()
             rate = share.mean() if weight is None else (share * weight).sum() / weight.sum()
             f[list(self.family.exposures)] -= rate.log()
         return f

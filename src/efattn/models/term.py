@@ -24,7 +24,8 @@ from efattn.network.stack import Path
 class Term(Conditionals):
     """neighbours: look only at so many nearest places (the first two attributes are latitude and longitude).
     missing="hidden": a position without values is no context at all, instead of being seen in its masked form. gaps:
-    what tells the stack, if it asks, how much time lies between two positions."""
+    what tells the stack, if it asks, how much time lies between two positions. own_time: whether a target shows its own
+    time; if not, it takes that of the row before."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Term(Conditionals):
         neighbours: int | None = None,
         missing: Literal["masked", "hidden"] = "masked",
         gaps: Gaps | None = None,
+        own_time: bool = True,
     ) -> None:
         super().__init__(family, context, support)
         if embedding.width != stack.width:
@@ -47,7 +49,7 @@ class Term(Conditionals):
         if self.of_items != isinstance(embedding.target, ItemVectors):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         self.embedding, self.stack, self.head = embedding, stack, head
-        self.neighbours, self.missing, self.gaps = neighbours, missing, gaps
+        self.neighbours, self.missing, self.gaps, self.own_time = neighbours, missing, gaps, own_time
 
     def raw_outputs(
         self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
@@ -67,6 +69,8 @@ class Term(Conditionals):
 
     def embed(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Content (batch, context, width) and masked forms (batch, length, width)."""
+        if self.embedding.own is not None and batch.attributes is None:
+            raise DataError("This model was fitted with attributes, and the data have none.", option="attributes")
         return self.embedding(
             batch.length,
             item=batch.item,
@@ -75,6 +79,7 @@ class Term(Conditionals):
             attributes=batch.attributes,
             lag=batch.lag,
             position=batch.position,
+            exposure=batch.exposure,
         )
 
     def visibility(self, batch: Batch) -> Visibility:
@@ -89,8 +94,13 @@ class Term(Conditionals):
             candidates = Visibility.of(self.context, exists, batch.length, own=False).content()
             candidates = candidates & (torch.arange(exists.shape[1], device=exists.device) < batch.length)
             pairs = nearest(batch.attributes[..., :2], candidates, self.neighbours)
-        gap = None if self.gaps is None else self.gaps(self._when(batch))
-        return Visibility.of(self.context, exists, batch.length, pairs=pairs, own=self.stack.own, gap=gap)
+        gap = hidden = None
+        if self.gaps is not None:
+            when = self._when(batch)
+            gap = self.gaps(when)
+            hidden = None if self.own_time else self.gaps.without_own(when, batch.exists, batch.length, self.context)
+        own = self.stack.own
+        return Visibility.of(self.context, exists, batch.length, pairs=pairs, own=own, gap=gap, hidden=hidden)
 
     @staticmethod
     def _when(batch: Batch) -> Tensor:
@@ -109,3 +119,9 @@ class Term(Conditionals):
         self.head.start(self.marginal(batch), silent=not self.of_items)
         if self.embedding.attributes is not None and batch.attributes is not None:
             self.embedding.attributes.fit(batch.attributes[batch.exists])
+        if self.embedding.own is not None and batch.attributes is not None:
+            self.embedding.own.fit(batch.attributes[batch.exists])
+        if self.embedding.rates is not None and batch.value is not None and batch.exposure is not None:
+            there = batch.exists
+            assert batch.observed is not None
+            self.embedding.rates.fit(batch.value[there], batch.observed[there], batch.exposure[there])

@@ -12,6 +12,7 @@ from efattn.network.embeddings import (
 )
 from efattn.network.gaps import Gaps
 from efattn.network.heads import Head, ReadOff, Tied, perceptron
+from efattn.network.known import OwnAttributes, Rates
 from efattn.network.stack import Stack
 from efattn.network.visibility import Context, Visibility
 
@@ -24,7 +25,9 @@ __all__ = [
     "Head",
     "Identity",
     "ItemVectors",
+    "OwnAttributes",
     "PerValue",
+    "Rates",
     "ReadOff",
     "Stack",
     "Tied",

@@ -137,7 +137,7 @@ def _through_copies(
     blocks: list[Block], x: Tensor, visibility: Visibility, noise: list[Noise], weights: list[Tensor] | None
 ) -> Tensor:
     """Whole layers on copies (batch, target, context, width)."""
-    visible, gap = visibility.copies(), None if visibility.gap is None else visibility.gap[:, None]
+    visible, gap = visibility.copies(), visibility.gap_in_copies()
     for block, drawn in zip(blocks, noise, strict=True):
         looked = _list_if(weights)
         h = block.enter(x)

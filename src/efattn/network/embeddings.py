@@ -8,11 +8,14 @@ target gives way to a learned MASK vector. A missing value is embedded as MASK, 
 
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from efattn.network.known import OwnAttributes, Rates
 
 
 def mlp(sizes: Sequence[int], *, bias: bool = True) -> nn.Sequential:
@@ -141,8 +144,9 @@ class Embedding(nn.Module):
     """Content (batch, context, width) and masked forms (batch, length, width) of one term.
 
     target: ItemVectors (an item term) or ValueVectors (a value term); known: what else is concatenated, in this
-    order: item, attributes, lag. `mix` (sizes without the first) puts an MLP behind the concatenation. Positions from
-    `positions` on share the last vector.
+    order: item, attributes, lag, log exposure. `mix` (sizes without the first) puts an MLP behind the concatenation.
+    Positions from `positions` on share the last vector. rates: turns values and exposures into rates and what is known
+    of a row; own: adds to content what all attributes say, to a masked form what those say that a target may show.
     """
 
     def __init__(
@@ -154,11 +158,14 @@ class Embedding(nn.Module):
         lag: nn.Embedding | None = None,
         mix: Sequence[int] = (),
         positions: int = 0,
+        rates: "Rates | None" = None,
+        own: "OwnAttributes | None" = None,
     ) -> None:
         super().__init__()
         self.target, self.item, self.attributes, self.lag = target, item, attributes, lag
+        self.rates, self.own = rates, own
         joined = target.width + sum(part.width for part in (item, attributes) if part is not None)
-        joined += 0 if lag is None else lag.embedding_dim
+        joined += (0 if lag is None else lag.embedding_dim) + (0 if rates is None else rates.width)
         self.mix = mlp((joined, *mix)) if mix else None
         self.width = mix[-1] if mix else joined
         self.positions = nn.Embedding(positions, self.width) if positions else None
@@ -175,15 +182,22 @@ class Embedding(nn.Module):
         attributes: Tensor | None = None,
         lag: Tensor | None = None,
         position: Tensor | None = None,
+        exposure: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """All (batch, context, ...), of which the first `length` positions can be targets."""
         given = ((self.item, item), (self.attributes, attributes), (self.lag, lag))
         known = [part(x) for part, x in given if part is not None]
+        if self.rates is not None and value is not None and observed is not None:
+            value, exposed = self.rates(value, torch.ones_like(value[..., 0]) if exposure is None else exposure)
+            known.append(exposed)
         shown = self.target(item) if isinstance(self.target, ItemVectors) else self.target(value, observed)
         hidden = self.target.masked().to(shown.dtype).expand(shown.shape[0], length, -1)
         content, masked = torch.cat((*known, shown), -1), torch.cat((*(x[:, :length] for x in known), hidden), -1)
         if self.mix is not None:
             content, masked = self.mix(content), self.mix(masked)
+        if self.own is not None:
+            whole, mine = self.own(attributes)
+            content, masked = content + whole, masked + mine[:, :length]
         if self.positions is not None and position is not None:
             place = F.embedding(position.clamp_max(self.positions.num_embeddings - 1), self.positions.weight)
             content, masked = content + place, masked + place[:, :length]

@@ -3,17 +3,27 @@
     class = sign * round( log2( 1 + |time of the row - time of the column| / unit ) )
 
 A factor of two makes a class, so that seconds and years both have theirs; the unit is a small gap of the training data.
-Attention learns, for each head and class, what to add to a score. The time of a target is known as its place is.
+Attention learns, for each head and class, what to add to a score. The time of a target is known as its place is, or
+hidden: then it takes the time of the row before.
 """
 
-from typing import final
+from typing import TYPE_CHECKING, final
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from efattn.network.visibility import Context
 
 FARTHEST = 27  # classes to each side: a factor of 10^8
 SMALL = 0.1  # the quantile of the gaps that eight units make
+
+
+def opposite(gap: Tensor) -> Tensor:
+    """The classes of the same gaps, seen from the other side."""
+    return 2 * FARTHEST - gap
 
 
 @final
@@ -36,7 +46,30 @@ class Gaps(nn.Module):
 
     def forward(self, when: Tensor) -> Tensor:
         """(batch, context) -> (batch, row, column), from 0 to size - 1"""
-        apart = (when[:, :, None] - when[:, None]) / self.get_buffer("unit")
+        return self.between(when, when)
+
+    def without_own(self, when: Tensor, exists: Tensor, length: int, context: "Context") -> Tensor:
+        """(batch, target, column): the same for targets in the first `length` columns that do not show their own time.
+        Each takes the time of the row before it; where there is none, in `others` that of the row after it, else the
+        last of those at a lag. A target is at no distance from itself."""
+        here = exists[:, :length]
+        place = torch.arange(length, device=when.device).expand(here.shape)
+        before = F.pad(torch.where(here, place, -1).cummax(1).values[:, :-1], (1, 0), value=-1)
+        if context == "others":
+            after = torch.where(here, place, length).flip(1).cummin(1).values.flip(1)
+            after = F.pad(after[:, 1:], (0, 1), value=length)
+            before = torch.where(before < 0, torch.where(after < length, after, -1), before)
+        lagged = torch.where(exists, when, -torch.inf)[:, length:]
+        lagged = F.pad(lagged, (1, 0), value=-torch.inf).amax(1, keepdim=True)
+        lagged = torch.where(lagged.isinf(), 0.0, lagged)
+        taken = torch.where(before < 0, lagged, when[:, :length].gather(1, before.clamp_min(0)))
+        gap = self.between(taken, when)
+        own = place[..., None] == torch.arange(when.shape[1], device=when.device)
+        return gap.masked_fill(own, FARTHEST)
+
+    def between(self, rows: Tensor, columns: Tensor) -> Tensor:
+        """(batch, row), (batch, column) -> (batch, row, column)"""
+        apart = (rows[:, :, None] - columns[:, None]) / self.get_buffer("unit")
         apart = apart.nan_to_num(0.0)  # whatever the unit is said to be
         far = torch.log2(1 + apart.abs()).round().clamp_max(FARTHEST)
         return (far * apart.sign()).long() + FARTHEST

@@ -107,7 +107,11 @@ def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Vis
     old = _at(v, visibility.slots, visibility.leading)
     if layer.kind == "softmax":
         bias = layer.bias(None if visibility.gap is None else visibility.gap.mT)  # (batch, head, column, row)
-        biases = (None, None) if bias is None else (bias, _at(bias, visibility.slots, visibility.leading))
+        if bias is None or visibility.hidden is None:
+            onto_new = None if bias is None else _at(bias, visibility.slots, visibility.leading)
+        else:
+            onto_new = layer.bias(visibility.gap_onto_slots())  # (batch, head, target, row)
+        biases = (bias, onto_new)
         outputs = _SoftmaxSwap.apply(q, k, v, k_new, *biases, visible, onto, visibility.slots, visibility.leading)
         keep, drop, add, total, rest, target, valid = outputs
         return Swap(keep, drop, add, total, rest, LargestEntry(target, valid), old, new)

@@ -12,6 +12,8 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from efattn.network.gaps import opposite
+
 Context = Literal["past", "others"]
 
 
@@ -20,7 +22,8 @@ class Visibility:
     """seen (batch, context): which content can be looked at at all; slots (batch, target): where each target stands;
     allowed (batch or 1, context, context): which row may look at which column, None for all; own: rows see themselves;
     causal: content never looks at a target that looks at it; leading: the targets are the first columns, in order; gap
-    (batch, row, column): the class of the time between two positions, None where that is not known."""
+    (batch, row, column): the class of the time between two positions, None where that is not known; hidden (batch,
+    slot, column): the same from targets that do not show their own time, None where they do."""
 
     seen: Tensor
     slots: Tensor
@@ -29,6 +32,7 @@ class Visibility:
     causal: bool = False
     leading: bool = False
     gap: Tensor | None = None
+    hidden: Tensor | None = None
 
     @classmethod
     def of(
@@ -40,6 +44,7 @@ class Visibility:
         pairs: Tensor | None = None,
         own: bool = True,
         gap: Tensor | None = None,
+        hidden: Tensor | None = None,
     ) -> "Visibility":
         """exists (batch, context), its first `length` columns the current group; pairs (batch, context, context)."""
         batch, size = exists.shape
@@ -52,7 +57,7 @@ class Visibility:
             eye = torch.eye(size, dtype=torch.bool, device=exists.device)
             base = torch.ones_like(eye)[None] if allowed is None else allowed
             allowed = base | eye if own else base & ~eye
-        return cls(exists, here[:length].expand(batch, length), allowed, own, context == "past", True, gap)
+        return cls(exists, here[:length].expand(batch, length), allowed, own, context == "past", True, gap, hidden)
 
     def at(self, slots: Tensor) -> "Visibility":
         """The same, for other targets."""
@@ -103,7 +108,22 @@ class Visibility:
 
     def gap_from_slots(self) -> Tensor | None:
         """(batch, target, context): the gap from each target to each position."""
-        return None if self.gap is None else self.gap.gather(1, self._by_slot())
+        gap = self.gap if self.hidden is None else self.hidden
+        return None if gap is None else gap.gather(1, self._by_slot())
+
+    def gap_onto_slots(self) -> Tensor | None:
+        """(batch, target, context): the gap from each position to each target, in whose slot its masked form is."""
+        mine = self.gap_from_slots()
+        return None if mine is None else opposite(mine)
+
+    def gap_in_copies(self) -> Tensor | None:
+        """(batch, target or 1, row, column): the gaps in the sequence of each target."""
+        if self.gap is None or self.hidden is None:
+            return None if self.gap is None else self.gap[:, None]
+        slot, mine = self.slot_columns(), self.gap_from_slots()
+        assert mine is not None
+        gap = torch.where(slot[..., None, :], opposite(mine)[..., None], self.gap[:, None])
+        return torch.where(slot[..., None], mine[:, :, None], gap)
 
     def _by_slot(self) -> Tensor:
         return self.slots[..., None].expand(-1, -1, self.seen.shape[1])

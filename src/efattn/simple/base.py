@@ -31,7 +31,10 @@ Tick = Callable[[int, int], object]  # done, of so many
 @dataclass(frozen=True)
 class Setting:
     """What a model is built for. family: of the term; items: how many, 0 without an item column; lags: how many earlier
-    groups are seen; attributes: how many columns of them."""
+    groups are seen; attributes: how many columns of them; times: whether rows have times; own_time: whether a target's
+    own time is seen, as what it is away from the times of the others; own_attributes: by column of attributes, whether
+    a row whose item is the target shows it of itself, empty where an item term is not to look at attributes at all.
+    Rows of the context show all, and rows whose value is the target too."""
 
     family: Family
     items: int
@@ -40,6 +43,9 @@ class Setting:
     lags: int = 0
     attributes: int = 0
     ordered: bool = False
+    times: bool = False
+    own_time: bool = True
+    own_attributes: tuple[bool, ...] = ()
 
 
 class Recipe(ABC):

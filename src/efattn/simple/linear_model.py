@@ -233,11 +233,7 @@ class PenalisedLinear(DirectlyFitted):
             else:
                 described = self.described(batch)
             assert batch.value is not None
-            log = (
-                torch.zeros(scored.shape, dtype=torch.float64)
-                if batch.exposure is None
-                else batch.exposure.double().log()
-            )
+            log = torch.zeros(scored.shape, dtype=torch.float64) if batch.exposure is None else log_exposure(batch)
             weight = torch.ones(scored.shape, dtype=torch.float64) if batch.weight is None else batch.weight.double()
             group = torch.as_tensor(groups.pieces.group[pieces])[:, None].expand(scored.shape)
             here = [cells.item[:, :n], *described, log, batch.value[:, :n, 0].double(), weight, group]
@@ -315,4 +311,4 @@ def log_exposure(batch: Batch) -> Tensor:
     """(batch, length): 0 where there is none."""
     if batch.exposure is None:
         return torch.zeros(batch.exists[:, : batch.length].shape, dtype=torch.float64)
-    return batch.exposure.double().log()
+    return batch.exposure[:, : batch.length].double().log()

@@ -1,0 +1,84 @@
+"""What is known of a row beside its item and value, as parts of its embedding.
+
+    OwnAttributes   content += u(shown) + v(hidden),  masked += u(shown)
+    Rates           y -> log (y + 1/2) / (e r + 1/2),  and log e, standardised
+
+The first keeps what a target may not show for the context alone. The second sets a count beside what its exposure e
+lets expect at the overall rate r, and says how much it can tell.
+"""
+
+from collections.abc import Sequence
+from typing import final
+
+import torch
+from torch import Tensor, nn
+
+from efattn.network.embeddings import AttributeVectors
+
+HALF = 0.5  # of a count: no count at all has a logarithm, and a small exposure tells little
+
+
+@final
+class OwnAttributes(nn.Module):
+    """shown: by column of the attributes, whether a target shows it of itself."""
+
+    def __init__(self, shown: Sequence[bool], inner: int, width: int) -> None:
+        super().__init__()
+        self.width = width
+        self.of_own = [k for k, own in enumerate(shown) if own]
+        self.of_context = [k for k, own in enumerate(shown) if not own]
+        self.own = AttributeVectors((len(self.of_own), inner, width)) if self.of_own else None
+        self.context = AttributeVectors((len(self.of_context), inner, width)) if self.of_context else None
+
+    def fit(self, attributes: Tensor) -> None:
+        for part, columns in ((self.own, self.of_own), (self.context, self.of_context)):
+            if part is not None:
+                part.fit(attributes[..., columns])
+
+    def forward(self, attributes: Tensor) -> tuple[Tensor, Tensor]:
+        """(..., attributes) -> what content and what a masked form adds, (..., width)"""
+        nothing = attributes.new_zeros(*attributes.shape[:-1], self.width)
+        own = nothing if self.own is None else self.own(attributes[..., self.of_own])
+        whole = own if self.context is None else own + self.context(attributes[..., self.of_context])
+        return whole, own
+
+    def usual(self) -> Tensor:
+        """(attributes,): their means."""
+        means = torch.zeros(len(self.of_own) + len(self.of_context), dtype=torch.float64)
+        for part, columns in ((self.own, self.of_own), (self.context, self.of_context)):
+            if part is not None:
+                means[columns] = part.get_buffer("centre").double().cpu()
+        return means
+
+
+@final
+class Rates(nn.Module):
+    """counted: by value column, whether it is a count to which the exposure belongs."""
+
+    width = 1
+
+    def __init__(self, counted: Sequence[bool]) -> None:
+        super().__init__()
+        self.counted = [k for k, is_count in enumerate(counted) if is_count]
+        self.register_buffer("rate", torch.ones(len(self.counted), dtype=torch.float64))
+        self.register_buffer("centre", torch.zeros((), dtype=torch.float64))
+        self.register_buffer("scale", torch.ones((), dtype=torch.float64))
+
+    def fit(self, value: Tensor, observed: Tensor, exposure: Tensor) -> None:
+        """value, observed (row, column), exposure (row,)"""
+        e, log = exposure.double(), exposure.double().log()
+        seen = observed[:, self.counted].double()
+        total, at_risk = (value.double()[:, self.counted] * seen).sum(0), (e[:, None] * seen).sum(0)
+        self.get_buffer("rate").copy_((total + HALF) / at_risk.clamp_min(torch.finfo(torch.float64).tiny))
+        spread = log.std(correction=0) if len(log) else torch.zeros(())
+        self.get_buffer("centre").copy_(log.mean() if len(log) else torch.zeros(()))
+        self.get_buffer("scale").copy_(spread if float(spread) > 1e-6 else torch.ones(()))
+
+    def forward(self, value: Tensor, exposure: Tensor) -> tuple[Tensor, Tensor]:
+        """value (..., column), exposure (...) -> the values as rates, and what is known of each row (..., 1)"""
+        log = exposure.double().log()
+        expected = exposure.double()[..., None] * self.get_buffer("rate")
+        ratio = ((value[..., self.counted].double().clamp_min(0) + HALF) / (expected + HALF)).log()
+        seen = value.clone()
+        seen[..., self.counted] = ratio.to(value.dtype)
+        return seen, ((log - self.get_buffer("centre")) / self.get_buffer("scale")).to(value.dtype)[..., None]
