@@ -12,7 +12,8 @@ from small import efa, ratings
 import efattn
 from efattn import DataError, ModelFileError, SimpleModel, Training, inference, simple, storage
 from efattn.data import Table
-from efattn.estimators import companions
+from efattn.estimators import companions, shares
+from efattn.inference.mixture import Targets
 
 RATINGS = ratings(users=24)
 ITEMS = {"group": "user", "item": "movie"}
@@ -132,7 +133,7 @@ def test_the_best_shares_maximise_the_mixture():
     rng = np.random.default_rng(0)
     scores = torch.as_tensor(rng.normal(size=(400, 3)) + np.array([0, 0.5, -0.2]))
     weight = torch.as_tensor(rng.random(400))
-    share = companions.best_shares(scores, weight, 0)
+    share = shares.best_shares(scores, weight, 0)
 
     def value(s):
         return float((scores + torch.as_tensor(s).log()).logsumexp(1) @ weight) + np.log(s).sum()
@@ -144,16 +145,17 @@ def test_the_best_shares_maximise_the_mixture():
 
 def test_few_targets_decide_little_and_many_decide():
     better = torch.tensor([[-3.0, -1.0]]).double()
-    few, many = (companions.best_shares(better.expand(n, 2), torch.ones(n).double(), n) for n in (1, 1000))
+    few, many = (shares.best_shares(better.expand(n, 2), torch.ones(n).double(), n) for n in (1, 1000))
     assert 0.5 < float(few[1]) < 0.75
     assert float(many[1]) == 1.0
 
 
 def test_a_network_that_needs_no_help_stays_alone(monkeypatch):
     def scored(parts, data, tokens):
-        return torch.full((9,), -1.0 if hasattr(parts[0].model, "stack") else -50.0).double(), torch.ones(9).double()
+        score = -1.0 if hasattr(parts[0].model, "stack") else -50.0
+        return Targets(torch.full((9,), score).double(), torch.ones(9).double(), torch.arange(9))
 
-    monkeypatch.setattr(companions.mixture, "log_probs", scored)
+    monkeypatch.setattr(shares.mixture, "log_probs", scored)
     model = efa(companions="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
     assert "does not help" in note_of(model)
     assert model.companions_ == {}
