@@ -153,12 +153,22 @@ def test_few_targets_decide_little_and_many_decide():
 def test_a_network_that_needs_no_help_stays_alone(monkeypatch):
     def scored(parts, data, tokens):
         score = -1.0 if hasattr(parts[0].model, "stack") else -50.0
-        return Targets(torch.full((9,), score).double(), torch.ones(9).double(), torch.arange(9))
+        return Targets(torch.full((200,), score).double(), torch.ones(200).double(), torch.zeros(200).long())
 
     monkeypatch.setattr(shares.mixture, "log_probs", scored)
     model = efa(companions="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
     assert "does not help" in note_of(model)
-    assert model.companions_ == {}
+    assert [(type(one.recipe).__name__, round(one.share, 2)) for one in model.companions_["real"]] == [
+        ("ItemMean", 0.01)
+    ]
+
+
+def test_the_simplest_part_keeps_what_one_target_would_give_it():
+    better = torch.tensor([[-1.0, -2.0, -9.0]]).double()
+    for rows, want in ((20, 0.01), (400, 1 / 400), (100_000, 0.0)):
+        share = shares.best_shares(better.expand(rows, 3), torch.full((rows,), 2.0).double(), 10_000, simplest=2)
+        assert float(share[2]) == pytest.approx(want, rel=0.05)
+        assert float(share[1]) == 0
 
 
 def offered(model):
@@ -169,11 +179,11 @@ def offered(model):
 
 
 def test_auto_offers_a_linear_model_a_gaussian_and_an_additive_logit(monkeypatch):
-    assert offered(efa()) == ["AdditiveLogit", "LinearModel", "GaussianConditional"]
-    assert offered(efa(terms="value")) == ["LinearModel", "GaussianConditional"]
+    assert offered(efa()) == ["AdditiveLogit", "Popularity", "LinearModel", "GaussianConditional", "ItemMean"]
+    assert offered(efa(terms="value")) == ["LinearModel", "GaussianConditional", "ItemMean"]
     monkeypatch.setattr(companions, "CELLS", 4)
     monkeypatch.setattr(companions, "ITEMS", 4)
-    assert offered(efa()) == ["LinearModel"]
+    assert offered(efa()) == ["LinearModel", "ItemMean"]
 
 
 ALONE = {

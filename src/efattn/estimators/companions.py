@@ -21,7 +21,7 @@ from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.simple import AdditiveLogit, DirectlyFitted, GaussianConditional, LinearModel, Recipe
+from efattn.simple import AdditiveLogit, DirectlyFitted, GaussianConditional, ItemMean, LinearModel, Popularity, Recipe
 from efattn.training import Fitting, Replay, Training
 
 if TYPE_CHECKING:
@@ -210,15 +210,16 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 
 def _offers(blueprint: Blueprint) -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over all
-    items where it is quickly fitted, an additive logit of items."""
+    items where it is quickly fitted, an additive logit of items; each item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
     if "item" in blueprint.terms and blueprint.items <= ITEMS:
-        offers.append(AdditiveLogit())
+        offers += [AdditiveLogit(), Popularity()]
     if "value" in blueprint.terms:
         offers.append(LinearModel())
         cells = blueprint.items * (blueprint.schema.lags + 1)
         if 1 < cells <= CELLS and float(cells) ** 3 * len(blueprint.train) <= WORK:
             offers.append(GaussianConditional())
+        offers.append(ItemMean())
     return offers

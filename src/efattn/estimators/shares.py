@@ -1,9 +1,11 @@
 """Shares of a mixture, by log scores of groups that no part of it was fitted to.
 
-    s = argmax  sum_i w_i log sum_k s_k p_k(y_i)  +  a sum_k log s_k
+    s = argmax  sum_i w_i log sum_k s_k p_k(y_i)  +  sum_k a_k log s_k
 
 Each target is scored by networks and companions that were fitted without its group: to the training groups where a
-share was held out, to the other folds where each group is held out once.
+share was held out, to the other folds where each group is held out once. a draws shares together where groups are few.
+The simplest part, each item's own distribution, keeps at least what one target in favour of it would give: it is wide
+where all others may be far off, and one row far off can cost more than a thousand good ones gain.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,11 +21,12 @@ from efattn.estimators.blueprint import Blueprint, mean_log_jacobian
 from efattn.estimators.companions import Offer
 from efattn.inference import Part, mixture
 from efattn.models import Conditionals, Model
-from efattn.simple import Recipe
+from efattn.simple import ItemMean, Popularity, Recipe
 from efattn.simple.base import TOKENS
 
 LEAST = 0.005  # of all targets: what explains fewer has no share
 FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
+SIMPLEST, MOST, WORTH = (ItemMean, Popularity), 0.01, 0.001  # at most and at least what the simplest gets unasked
 
 
 class Held(NamedTuple):
@@ -80,20 +83,25 @@ def _group(held: Groups, row: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def best_shares(values: Tensor, weight: Tensor, groups: int) -> Tensor:
-    """(part,): maximises sum_i w_i log sum_k s_k exp(values_ik) + a sum_k log s_k by expectation-maximisation, where a
-    is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that this
-    finds the best; a part that explains hardly any target gets nothing."""
+def best_shares(values: Tensor, weight: Tensor, groups: int, simplest: int | None = None) -> Tensor:
+    """(part,): maximises sum_i w_i log sum_k s_k exp(values_ik) + sum_k a_k log s_k by expectation-maximisation, where
+    a is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that this
+    finds the best; a part that explains hardly any target gets nothing, unless it is the simplest one."""
     finite, parts, count = values.clamp_min(-1e30), values.shape[1], float(weight.sum())
-    extra = FEW / (FEW + groups)
+    extra = torch.full((parts,), FEW / (FEW + groups), dtype=torch.float64)
+    if simplest is not None:
+        extra[simplest] = max(float(extra[simplest]), min(count / max(len(values), 1), MOST * count))
     share = torch.full((parts,), 1 / parts, dtype=torch.float64)
     for _ in range(ROUNDS):
         mine = (finite + share.clamp_min(1e-300).log()).softmax(1)
-        new = (weight @ mine + extra) / (count + parts * extra)
+        new = (weight @ mine + extra) / (count + extra.sum())
         moved, share = float((new - share).abs().max()), new
         if moved < 1e-6:
             break
-    share = torch.where(share * (count + parts * extra) < extra + LEAST * count, 0.0, share)
+    little = share * (count + extra.sum()) < extra + LEAST * count
+    if simplest is not None:
+        little[simplest] = share[simplest] < WORTH
+    share = torch.where(little, 0.0, share)
     return share / share.sum() if float(share.sum()) else torch.eye(parts, dtype=torch.float64)[0]
 
 
@@ -111,7 +119,8 @@ def chosen(
             shares[name] = [1 / (len(recipes) + 1)] * len(recipes)
             notes.append(Note("companions", f"Companions of {name!r} share equally: no held-out row to choose by."))
             continue
-        best = best_shares(held.values, held.weight, held.groups)
+        simplest = next((k for k, recipe in enumerate(recipes, 1) if isinstance(recipe, SIMPLEST)), None)
+        best = best_shares(held.values, held.weight, held.groups, simplest)
         shares[name] = best[1:].tolist()
         notes.append(_words(name, recipes, best, held))
     return shares, notes
@@ -122,11 +131,11 @@ def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> 
     told = f"log-likelihood per held-out target: networks alone {alone:.4f}"
     several = zip(recipes, shares[1:].tolist(), strict=True)
     parts = [f"{type(recipe).__name__} {share:.0%}" for recipe, share in several if share]
-    if not parts:
+    if not parts or float(shares[0]) >= 1 - MOST:
         return Note("companions", f"A simple model beside the network of {name!r} does not help ({told}).")
-    words = f"Shares of the mixture of {name!r}: {', '.join(parts)}, the rest the network's "
+    words = f"Shares of the mixture of {name!r}: {', '.join(parts)}, the network {float(shares[0]):.0%} "
     words += f"({told}, together {held.mean(shares):.4f})"
     top = int(shares.argmax())
     if top and float(shares[top]) > 0.5:
-        words += f". It is mostly a simple model, {type(recipes[top - 1]).__name__}"
+        words += f". Most of it is a simple model, {type(recipes[top - 1]).__name__}"
     return Note("companions", f"{words}; {option('companions', None)} is the network alone.", option="companions")
