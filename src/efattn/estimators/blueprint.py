@@ -149,7 +149,7 @@ def prepare(
     longest = int(groups.lengths.max(initial=1))
     longest = longest if schema.max_length is None else min(longest, schema.max_length)
     draft = Blueprint(schema, product, "all", chosen, longest, groups, choices=choices)
-    rule = _rule(validation, draft, folds)
+    rule = _rule(validation, draft, folds, seed, context)
     if isinstance(rule, str) and rule == "last" and groups.time is None and roles.time is not None:
         groups = replace(groups, time=Reading(Table.read(table), roles, sort=True).group_times[0])
         draft = replace(draft, groups=groups)
@@ -167,7 +167,7 @@ def prepare(
     return replace(split_, support=support_, notes=tuple(notes), folds=inner)
 
 
-def _rule(validation: Any, draft: Blueprint, folds: bool) -> Any:
+def _rule(validation: Any, draft: Blueprint, folds: bool, seed: int, context: Context) -> Any:
     """What "auto" stands for: folds of a small table, if they are allowed and each leaves something to fit to; else a
     share."""
     groups = draft.groups
@@ -180,18 +180,18 @@ def _rule(validation: Any, draft: Blueprint, folds: bool) -> Any:
     number = min(FOLDS, count)
     if groups.lagged is not None and groups.time is not None:
         number = min(number, len(np.unique(groups.time)))
-    small = folds and number > 1 and len(groups.rows) < SMALL
-    return number if small and _many(draft) > number else SHARE
+    if not folds or number < 2 or len(groups.rows) >= SMALL:
+        return SHARE
+    parts = _own_parts(draft, number, seed, context)
+    return number if all(_fits(draft, train) for train, _ in parts) else SHARE
 
 
-def _many(draft: Blueprint) -> int:
-    """How many groups have a target (of one group: how many rows are)."""
-    groups = draft.groups
-    assert groups is not None
-    counts = np.ones(len(groups.rows), bool) if groups.target is None else groups.target
-    if "value" in draft.terms and groups.value is not None:
-        counts = counts & ~np.isnan(groups.value).any(1)
-    return int(counts.sum()) if len(groups) == 1 else len(np.unique(groups.group[counts]))
+def _fits(draft: Blueprint, train: Groups) -> bool:
+    """Whether there is something to fit to, of every column."""
+    targets = np.ones(len(train.rows), bool) if train.target is None else train.target
+    if "value" not in draft.terms or train.value is None:
+        return bool(targets.any())
+    return bool((~np.isnan(train.value[targets])).any(0).all())
 
 
 def _own_parts(draft: Blueprint, validation: Any, seed: int, context: Context) -> list[Parts]:

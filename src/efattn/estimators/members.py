@@ -55,6 +55,8 @@ def train(
     before: the history of an earlier fit that these models go on from; without one, an interrupt keeps the members that
     are finished, and drops those that know nothing yet."""
     several = len(models) > 1
+    if options.seconds is not None:
+        options = replace(options, seconds=options.seconds / len(models))
     fittings = [
         Fitting(
             model,
