@@ -12,7 +12,8 @@ from small import efa, ratings
 import efattn
 from efattn import DataError, ModelFileError, SimpleModel, Training, inference, simple, storage
 from efattn.data import Table
-from efattn.estimators import companions
+from efattn.estimators import companions, shares
+from efattn.inference.mixture import Targets
 
 RATINGS = ratings(users=24)
 ITEMS = {"group": "user", "item": "movie"}
@@ -132,7 +133,7 @@ def test_the_best_shares_maximise_the_mixture():
     rng = np.random.default_rng(0)
     scores = torch.as_tensor(rng.normal(size=(400, 3)) + np.array([0, 0.5, -0.2]))
     weight = torch.as_tensor(rng.random(400))
-    share = companions.best_shares(scores, weight, 0)
+    share = shares.best_shares(scores, weight, 0)
 
     def value(s):
         return float((scores + torch.as_tensor(s).log()).logsumexp(1) @ weight) + np.log(s).sum()
@@ -144,19 +145,30 @@ def test_the_best_shares_maximise_the_mixture():
 
 def test_few_targets_decide_little_and_many_decide():
     better = torch.tensor([[-3.0, -1.0]]).double()
-    few, many = (companions.best_shares(better.expand(n, 2), torch.ones(n).double(), n) for n in (1, 1000))
+    few, many = (shares.best_shares(better.expand(n, 2), torch.ones(n).double(), n) for n in (1, 1000))
     assert 0.5 < float(few[1]) < 0.75
     assert float(many[1]) == 1.0
 
 
 def test_a_network_that_needs_no_help_stays_alone(monkeypatch):
     def scored(parts, data, tokens):
-        return torch.full((9,), -1.0 if hasattr(parts[0].model, "stack") else -50.0).double(), torch.ones(9).double()
+        score = -1.0 if hasattr(parts[0].model, "stack") else -50.0
+        return Targets(torch.full((200,), score).double(), torch.ones(200).double(), torch.zeros(200).long())
 
-    monkeypatch.setattr(companions.mixture, "log_probs", scored)
+    monkeypatch.setattr(shares.mixture, "log_probs", scored)
     model = efa(companions="auto", training=CALM, terms="value").fit(RATINGS, **ITEMS, value="real")
     assert "does not help" in note_of(model)
-    assert model.companions_ == {}
+    assert [(type(one.recipe).__name__, round(one.share, 2)) for one in model.companions_["real"]] == [
+        ("ItemMean", 0.01)
+    ]
+
+
+def test_the_simplest_part_keeps_what_one_target_would_give_it():
+    better = torch.tensor([[-1.0, -2.0, -9.0]]).double()
+    for rows, want in ((20, 0.01), (400, 1 / 400), (100_000, 0.0)):
+        share = shares.best_shares(better.expand(rows, 3), torch.full((rows,), 2.0).double(), 10_000, simplest=2)
+        assert float(share[2]) == pytest.approx(want, rel=0.05)
+        assert float(share[1]) == 0
 
 
 def offered(model):
@@ -167,11 +179,11 @@ def offered(model):
 
 
 def test_auto_offers_a_linear_model_a_gaussian_and_an_additive_logit(monkeypatch):
-    assert offered(efa()) == ["AdditiveLogit", "LinearModel", "GaussianConditional"]
-    assert offered(efa(terms="value")) == ["LinearModel", "GaussianConditional"]
+    assert offered(efa()) == ["AdditiveLogit", "Popularity", "LinearModel", "GaussianConditional", "ItemMean"]
+    assert offered(efa(terms="value")) == ["LinearModel", "GaussianConditional", "ItemMean"]
     monkeypatch.setattr(companions, "CELLS", 4)
     monkeypatch.setattr(companions, "ITEMS", 4)
-    assert offered(efa()) == ["LinearModel"]
+    assert offered(efa()) == ["LinearModel", "ItemMean"]
 
 
 ALONE = {

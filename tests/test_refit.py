@@ -4,15 +4,19 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+import small_training
 import torch
 from shell import forked
 from small import ratings
-from small_training import PLATEAU, ROLES, STEPS, TABLE, Stop, dying_at, model, same, weights, without_seconds
+from small_training import PLATEAU, STEPS, TABLE, Stop, dying_at, model, same, weights, without_seconds
 
 import efattn
 from efattn import DataError, simple
 from efattn.estimators.verdict import verdict
 from efattn.training import Replay, forget, left_in
+
+COLUMNS = small_training.ROLES
+ROLES = {**COLUMNS, "validation": 0.2}
 
 
 def records(*epochs):
@@ -65,12 +69,12 @@ def test_only_groups_of_the_table_itself_are_taken_back():
     users = pl.col("user").is_in(["u1", "u2", "u3"])
     parts = TABLE.filter(~users), TABLE.filter(users)
     auto, once = (
-        model(training=STEPS, refit=refit).fit(parts[0], **ROLES, validation=parts[1]) for refit in ("auto", False)
+        model(training=STEPS, refit=refit).fit(parts[0], **COLUMNS, validation=parts[1]) for refit in ("auto", False)
     )
     assert same(weights(auto), weights(once))
     with pytest.raises(DataError, match=r"refit=True fits to all of this table: pass validation=0\.2"):
-        model(refit=True).fit(parts[0], **ROLES, validation=parts[1])
-    whole = model(training=replace(STEPS, patience=None), refit=True).fit(TABLE, **ROLES, validation=None)
+        model(refit=True).fit(parts[0], **COLUMNS, validation=parts[1])
+    whole = model(training=replace(STEPS, patience=None), refit=True).fit(TABLE, **COLUMNS, validation=None)
     assert "once more" not in whole.summary()
 
 

@@ -215,7 +215,7 @@ class EFAOptions(_Model):
     refit: bool | Literal["auto"] = _field(
         "auto",
         "Once all is chosen on held-out groups, fit once more to all groups; auto does where validation is a share of "
-        "the table's own.",
+        "the table's own. With folds, simple models are, and networks of all folds predict together.",
     )
 
 
@@ -291,7 +291,12 @@ ROLES = (
 # and how it goes about it
 FIT = {
     "missing": "A code such as -1 that stands for a missing value; or several.",
-    "validation": "Held out to stop early by: a share of the groups (with lags: of the times), a table, or none.",
+    "validation": (
+        "Held out to stop early and to choose by: a share of the groups (with lags: of the times), a number of folds, "
+        "so that each group is held out once, 'last' for the last times, a table, or none. auto is five folds of a "
+        "table with fewer than 5,000 rows, unless refit is off, and a fifth of the groups of a larger one. Of one "
+        "group rows are held out, in the past its last ones."
+    ),
     "checkpoint": "A folder to keep the state of training in, until the model is saved.",
     "resume": f"Go on from {named('checkpoint')}.",
     "history": "A file to append a line of JSON to per epoch.",

@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
 WHICH, MODEL, TRAINING = "Which column is what", "The model", "How it is fitted"
 LAYOUT = ("separator", "decimal", "header", "columns", "encoding", "baskets")
-SHARE = 0.2  # of the groups that are held out
 EXAMPLES = """Examples:
 
 efattn fit ratings.csv --group user --item movie --value rating --family poisson \\
@@ -76,7 +75,7 @@ def parameters() -> list[inspect.Parameter]:
                Kind.efa),
         *(from_option(one, MODEL, _more(name)) for name, one in model.items() if name != "training"),
         *(from_option(one, TRAINING) for one in described(Training).values()),
-        parameter("validation", str, f"{told['validation']} Default {SHARE}.", TRAINING, "SHARE|TABLE|none"),
+        parameter("validation", str, f"{told['validation']} Default auto.", TRAINING, "FOLDS|SHARE|last|TABLE|none"),
         parameter("checkpoint", Path, told["checkpoint"], TRAINING, "FOLDER"),
         parameter("resume", bool, told["resume"], TRAINING, flags="--resume"),
         parameter("history", Path, told["history"], TRAINING, "FILE"),
@@ -264,12 +263,14 @@ def _check_family(name: str) -> None:
 
 
 def _validation(word: str | None, layout: dict[str, Any]) -> Any:
-    if word is None:
-        return SHARE
+    if word is None or word.lower() == "auto":
+        return "auto"
     if word.lower() in ("none", "no", "0"):
         return None
+    if word.lower() == "last":
+        return "last"
     try:
-        return float(word)
+        return int(word) if word.isdecimal() else float(word)
     except ValueError:
         return tables.read(word, layout)
 

@@ -30,7 +30,7 @@ def report(estimator: Any, blueprint: "Blueprint", path: Path, compare: bool, as
 
         name = type(estimator).__name__
         tell("\nHeld-out log-likelihood per target, in nats: the higher, the better.\n")
-        heads = {"model": name, "latent": "latent factors", "marginal": "marginal"}
+        heads = {"model": name, "network": "network alone", "latent": "latent factors", "marginal": "each item alone"}
         rows = {"term": list(comparison)} | {head: [s[k] for s in comparison.values()] for k, head in heads.items()}
         known = [head for head, column in rows.items() if any(x is not None for x in column)]
         output.show(pl.DataFrame(rows).select(known))
@@ -41,11 +41,11 @@ def report(estimator: Any, blueprint: "Blueprint", path: Path, compare: bool, as
 
 
 def _sentence(name: str, term: str, scores: dict[str, float | None]) -> str:
-    mine, others = scores["model"], {k: x for k, x in scores.items() if k != "model" and x is not None}
+    mine, others = scores["model"], {k: x for k in ("latent", "marginal") if (x := scores[k]) is not None}
     if mine is None or not others:
         return f"{term}: nothing held out could be scored."
     best = max(others, key=lambda k: others[k])
-    words = {"latent": "the latent factor model", "marginal": "the marginal fit"}[best]
+    words = {"latent": "the latent factor model", "marginal": "each item's own distribution"}[best]
     if abs(mine - others[best]) < LEVEL:
         return f"{term}: {name} and {words} are level."
     if mine > others[best]:
@@ -66,6 +66,7 @@ def understood(blueprint: "Blueprint") -> dict[str, Any]:
     facts["lengths"] = {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())}
     facts |= {"items": blueprint.items, "item": list(roles.of("item")), "terms": list(blueprint.terms)}
     facts["held_out_groups"] = 0 if blueprint.held is None else len(blueprint.held)
+    facts["folds"] = len(blueprint.folds)
     facts["families"], facts["missing"] = {}, {}
     why = {choice.columns[0]: choice.why or "as asked" for choice in blueprint.choices}
     for part, _, columns in blueprint.family.slices() if blueprint.family is not None else ():
@@ -97,7 +98,9 @@ def describe(facts: dict[str, Any], source: str) -> None:
         absent = sum(facts["missing"][name] for name in facts["missing"] if name in names.split(","))
         why = f", {family['why']}" if family["why"] else ""
         say(f"{names}: {family['family']}{why}; {counted(absent, 'value') if absent else 'no values'} missing.")
-    say(f"Modelled: {' and '.join(facts['terms'])}. Held out: {counted(facts['held_out_groups'], 'group')}.")
+    held = counted(facts["held_out_groups"], "group")
+    held = f"each group once, in {facts['folds']} folds" if facts["folds"] else held
+    say(f"Modelled: {' and '.join(facts['terms'])}. Held out: {held}.")
     for one in facts["notes"]:
         note(one)
 

@@ -1,6 +1,10 @@
-"""Folds for cross-validation that never part a group: the rows of one group see each other, so row folds leak."""
+"""Folds for cross-validation that never part a group: the rows of one group see each other, so row folds leak.
+
+Where there is one group only, its rows are held out: gone from what is trained on, context included.
+"""
 
 from collections.abc import Sequence
+from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
@@ -8,7 +12,9 @@ import numpy as np
 from efattn.data.groups import Groups
 from efattn.data.keys import distinct
 from efattn.data.table import Table
-from efattn.errors import DataError, counted
+from efattn.errors import DataError, counted, option
+
+Parts = tuple[Groups, Groups]  # what is trained on, what is held out
 
 
 def group_folds(
@@ -38,8 +44,63 @@ def group_folds(
     if not 2 <= folds <= count:
         said = f"{counted(count, 'group')} cannot make {folds} folds. Pass folds= between 2 and {count}."
         raise DataError(said, option="folds")
+    mine = _fold(count, folds, "group", seed)[number]
+    return [(np.sort(row[mine != k]), np.sort(row[mine == k])) for k in range(folds)]
+
+
+def parts_in_turn(groups: Groups, folds: int, seed: int = 0) -> list[Parts]:
+    """Each group is held out once: at random, with lags the times in blocks. Of one group, its rows."""
+    if len(groups) == 1:
+        fold = _fold(len(groups.rows), folds, "row", seed)
+        return [rows_apart(groups, fold == k) for k in range(folds)]
+    if groups.lagged is not None and groups.time is not None:
+        times, at = np.unique(groups.time[groups.numbers], return_inverse=True)
+        fold = _fold(len(times), folds, "time", None)[at]
+    else:
+        fold = _fold(len(groups), folds, "group", seed)
+    return [(groups.subset(fold != k), groups.subset(fold == k)) for k in range(folds)]
+
+
+def _fold(count: int, folds: int, what: str, seed: int | None) -> np.ndarray:
+    """(count,): in which fold each is; seed=None for blocks."""
+    if not 2 <= folds <= count:
+        most = f"Pass {option('validation')} as a number of folds from 2 to {count}, or as a share."
+        raise DataError(f"{counted(count, what)} cannot make {folds} folds. {most}", option="validation")
     order = np.arange(count) if seed is None else np.random.default_rng(seed).permutation(count)
     fold = np.empty(count, np.int64)
     fold[order] = np.arange(count) * folds // count
-    mine = fold[number]
-    return [(np.sort(row[mine != k]), np.sort(row[mine == k])) for k in range(folds)]
+    return fold
+
+
+def last_groups(groups: Groups, fraction: float) -> Parts:
+    """Those of the last times are held out."""
+    if groups.time is None:
+        raise DataError(
+            f"{option('validation', 'last')} needs to know when a group was: pass {option('time')}.",
+            option="validation",
+        )
+    return groups.split_by_time(fraction)
+
+
+def rows_of_one(groups: Groups, fraction: float, *, last: bool, seed: int = 0) -> Parts:
+    """About that share of the rows of the only group: the last ones, or some at random."""
+    count = len(groups.rows)
+    if count < 2:
+        raise DataError(
+            f"One group of {counted(count, 'row')} cannot be split in two. Check the role group, or pass "
+            f"{option('validation', None)}.",
+            option="validation",
+        )
+    size = min(max(round(fraction * count), 1), count - 1)
+    order = np.arange(count)[::-1] if last else np.random.default_rng(seed).permutation(count)
+    return rows_apart(groups, np.isin(np.arange(count), order[:size]))
+
+
+def rows_apart(groups: Groups, held: np.ndarray) -> Parts:
+    """The only group without some rows, and whole with these alone as targets. held: (row,), truth values."""
+    every = groups.every
+    known = {f.name: getattr(every, f.name) for f in fields(every)}
+    less = replace(every, **{name: x[~held] for name, x in known.items() if x is not None})
+    targets = held if every.target is None else held & every.target
+    train = replace(groups, every=less, offsets=np.array([0, int((~held).sum())], groups.offsets.dtype))
+    return train, replace(groups, every=replace(every, target=targets))

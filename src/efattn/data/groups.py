@@ -151,7 +151,7 @@ class Groups:
         if not 0 < fraction < 1:
             raise DataError(f"A split takes a fraction between 0 and 1; found {fraction!r}.")
         if self.lagged is not None and self.time is not None:
-            return self._split_by_time(fraction)
+            return self.split_by_time(fraction)
         if len(self) < 2:
             raise DataError(
                 f"{len(self)} group cannot be split in two. Check the role group, or pass "
@@ -163,14 +163,14 @@ class Groups:
         held[np.random.default_rng(seed).permutation(len(self))[:size]] = True
         return self.subset(~held), self.subset(held)
 
-    def _split_by_time(self, fraction: float) -> tuple["Groups", "Groups"]:
+    def split_by_time(self, fraction: float) -> tuple["Groups", "Groups"]:
+        """(the rest, the groups of the last times, about that share of them)"""
         assert self.time is not None
         time = self.time[self.numbers]
         times = np.unique(time)
         if len(times) < 2:
             raise DataError(
-                "With lags the last times are held out, and there is only one time. "
-                f"Pass {option('validation', None)}.",
+                f"The last times are held out, and there is only one time. Pass {option('validation', None)}.",
                 option="validation",
             )
         size = min(max(round(fraction * len(times)), 1), len(times) - 1)

@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from efattn import inference
 from efattn.data import Roles, Schema, Table
 from efattn.errors import DataError, Note, counted, named, option
-from efattn.estimators import companions, deciding, growing, members, saving
+from efattn.estimators import companions, deciding, growing, members, saving, shares
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
 from efattn.estimators.progress import Stages, line_writer
@@ -30,6 +30,12 @@ from efattn.models import Conditionals, Model
 from efattn.network import Context
 from efattn.options import fit_words
 from efattn.training import Checkpoint, Record, Training, memory, resolve_device
+
+_REFIT = "Fitted once more to all groups, those held out too; the scores told above are of the first fit."
+_FOLDS = (
+    "Each group was held out once, in {} folds, and the scores told above are of what did not see it. The networks of "
+    "all folds predict together; simple models beside them are fitted once more to all groups."
+)
 
 
 class GroupEstimator(BaseEstimator, ABC):
@@ -52,7 +58,7 @@ class GroupEstimator(BaseEstimator, ABC):
     own_time: Any = "known"  # likewise
     own_attributes: Any = None  # likewise; None where an item term never looks at attributes
     fitted_: Fitted
-    first_fit_: Fitted  # before it was fitted once more to all groups
+    first_fits_: tuple[Fitted, ...]  # what did not see the groups held out: before a second fit, or of each fold
     _kept: Checkpoint | None = None  # what the last fit wrote to, until the model is saved
 
     @abstractmethod
@@ -83,7 +89,7 @@ class GroupEstimator(BaseEstimator, ABC):
         weight: str | None = None,
         target: str | None = None,
         missing: Any = None,
-        validation: Any = 0.2,
+        validation: Any = "auto",
         checkpoint: str | Path | None = None,
         resume: bool = False,
         callbacks: Iterable[Callable[[Record], object]] = (),
@@ -111,6 +117,8 @@ class GroupEstimator(BaseEstimator, ABC):
             sizes=self._schema_options(),
             own_time=self.context != "past" if self.own_time == "auto" else self.own_time == "known",
             own_attributes=self.own_attributes,
+            context=self.context,
+            folds=bool(self.refit),
             decide=lambda draft: deciding.decided(draft, self.context, self.standardise, self.seed),
         )
         if self.refit is True and blueprint.held is not None and not blueprint.may_refit:
@@ -134,31 +142,50 @@ class GroupEstimator(BaseEstimator, ABC):
             empty = Model(self._terms(blueprint))
         memory.check(empty, blueprint.train, options.draws, options.tokens, resolve_device(options))
         with contextlib.nullcontext() if kept is None else kept.claimed(resume):
-            recipes = companions.recipes(self.companions, blueprint, self.context)
-            models = [self._build(blueprint, member=k) for k in range(self.ensemble)]
-            trained = members.train(
-                models, blueprint, options, self.seed, stages, callbacks=callbacks, kept=kept, resume=resume
-            )
-            if trained.interrupted:
-                return self._take(blueprint, *trained)
-            fitted = companions.fitted_companions(
-                recipes,
-                blueprint,
-                self.context,
-                options,
-                self.seed,
-                offers=isinstance(self.companions, str),
-                stages=stages,
-            )
-            beside, notes = companions.with_shares(blueprint, trained.models, fitted)
-            self._take(blueprint.noted(*notes), *trained, companions=beside)
-            _conclude(self.fitted_, notes, stages)
-            if blueprint.may_refit and self.refit:
-                self._fit_again(blueprint, trained, options, stages, kept, resume)
-        self._kept = kept
+            self._fit_parts(blueprint, options, stages, callbacks, kept, resume)
+        self._kept = None if self.fitted_.interrupted else kept
         return self
 
-    def _fit_again(
+    def _fit_parts(
+        self, blueprint: Blueprint, options: Training, stages: Stages, calls: Any, kept: Checkpoint | None, resume: bool
+    ) -> None:
+        """Networks and companions of each part, the shares that groups held out ask for, and then all groups."""
+        parts, number = blueprint.parts, self.ensemble
+        recipes = companions.recipes(self.companions, parts[0], self.context)
+        each = [part for part in parts for _ in range(number)]
+        models = [self._build(part, member=k) for k, part in enumerate(each)]
+        trained = members.train(models, each, options, self.seed, stages, callbacks=calls, kept=kept, resume=resume)
+        if trained.interrupted:
+            self._take(blueprint, *trained)
+            return
+        asked = not isinstance(self.companions, str)
+        offers = companions.fitted_offers(
+            recipes, parts, self.context, options, self.seed, offers=not asked, stages=stages
+        )
+        networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
+        chosen, notes = shares.chosen(parts, networks, offers)
+        self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
+        self.first_fits_ = tuple(
+            replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen))
+            for part, mine, some in zip(parts, networks, offers, strict=True)
+        )
+        _conclude(self.fitted_, notes, stages)
+        if blueprint.folds:
+            self._say_again(_FOLDS.format(len(parts)), stages)
+        elif blueprint.may_refit and self.refit:
+            if not self._fit_networks_again(blueprint, trained, options, stages, kept, resume):
+                return
+            self._say_again(_REFIT, stages)
+        else:
+            return
+        again = companions.fitted_to_all(offers, chosen, blueprint.whole(), self.context, options, self.seed, stages)
+        self.fitted_ = replace(self.fitted_, companions=again)
+
+    def _say_again(self, words: str, stages: Stages) -> None:
+        self.fitted_ = replace(self.fitted_, notes=(*self.fitted_.notes, Note("refit", words, option="refit")))
+        stages.say(words)
+
+    def _fit_networks_again(
         self,
         blueprint: Blueprint,
         trained: members.Trained,
@@ -166,24 +193,21 @@ class GroupEstimator(BaseEstimator, ABC):
         stages: Stages,
         kept: Checkpoint | None,
         resume: bool,
-    ) -> None:
-        """To all groups, with what was chosen on those held out. Its history stays that of the first fit."""
-        first, whole = self.fitted_, blueprint.whole()
+    ) -> bool:
+        """To all groups, for the steps that served; whether it came to its end. Their history stays that of the first
+        fit."""
+        whole = blueprint.whole()
         models = [self._build(whole, member=k) for k in range(len(trained.models))]
         again = None if kept is None else kept.of_refit()
         served = members.replays(trained, blueprint, options, self.seed)
-        second = members.train(models, whole, options, self.seed, stages, kept=again, resume=resume, replays=served)
+        second = members.train(
+            models, [whole] * len(models), options, self.seed, stages, kept=again, resume=resume, replays=served
+        )
         if second.interrupted:
-            self.fitted_ = replace(first, interrupted=True)
-            return
-        beside = {
-            name: tuple(companions.fitted_again(one, whole, self.context, stages) for one in several)
-            for name, several in first.companions.items()
-        }
-        words = "Fitted once more to all groups, those held out too; the scores told above are of the first fit."
-        notes = (*first.notes, Note("refit", words, option="refit"))
-        self.fitted_ = replace(first, members=second.models, companions=beside, notes=notes)
-        stages.say(words)
+            self.fitted_ = replace(self.fitted_, interrupted=True)
+            return False
+        self.fitted_ = replace(self.fitted_, members=second.models)
+        return True
 
     def update(
         self,
@@ -214,7 +238,13 @@ class GroupEstimator(BaseEstimator, ABC):
         calm = training or replace(self.training or Training(), rate=(self.training or Training()).rate / 3)
         with Stages(progress) as stages:
             trained = members.train(
-                models, blueprint, calm, self.seed, stages, callbacks=_list(callbacks), before=before.history
+                models,
+                [blueprint] * len(models),
+                calm,
+                self.seed,
+                stages,
+                callbacks=_list(callbacks),
+                before=before.history,
             )
             return self._take(blueprint, *trained, companions=beside)
 
@@ -378,7 +408,7 @@ class GroupEstimator(BaseEstimator, ABC):
             frames=getattr(self, "_frames", "polars"),
             interrupted=interrupted,
         )
-        self.first_fit_ = self.fitted_
+        self.first_fits_ = (self.fitted_,)
         return self
 
 
@@ -387,8 +417,9 @@ def _describe(blueprint: Blueprint, stages: Stages) -> None:
     groups = blueprint.groups
     assert groups is not None
     held = 0 if blueprint.held is None else len(blueprint.held)
+    told = f"each held out once, in {len(blueprint.folds)} folds" if blueprint.folds else f"{held:,} held out"
     items = f", {counted(blueprint.items, 'item')}" if blueprint.items else ""
-    stages.say(f"{counted(len(groups.rows), 'row')} in {counted(len(groups), 'group')}{items}; {held:,} held out.")
+    stages.say(f"{counted(len(groups.rows), 'row')} in {counted(len(groups), 'group')}{items}; {told}.")
     for note in blueprint.notes:
         inference.announce(note)
         if note.kind == "family":
@@ -397,11 +428,15 @@ def _describe(blueprint: Blueprint, stages: Stages) -> None:
 
 def _conclude(fitted: Fitted, notes: Sequence[Any], stages: Stages) -> None:
     for name in fitted.names:
-        records = last_fit(fitted, name)
-        scored = [record["validation"] for record in records if record["validation"] is not None]
-        if records:
-            best = f", best on held-out groups {max(scored) + fitted.units.get(name, 0.0):.4f} nats" if scored else ""
-            stages.say(f"{name!r} fitted, epochs: {len(records)}, {sum(r['seconds'] for r in records):.1f} s{best}.")
+        several = [records for k in range(len(fitted.members)) if (records := last_fit(fitted, name, k))]
+        best = [max((r["validation"] for r in some if r["validation"] is not None), default=None) for some in several]
+        scored = [score for score in best if score is not None]
+        if several:
+            mean = sum(scored) / len(scored) + fitted.units.get(name, 0.0) if scored else 0.0
+            told = f", best on held-out groups {mean:.4f} nats" if scored else ""
+            told += f", the mean of {len(several)}" if scored and len(several) > 1 else ""
+            seconds = sum(record["seconds"] for some in several for record in some)
+            stages.say(f"{name!r} fitted, epochs: {sum(map(len, several))}, {seconds:.1f} s{told}.")
     for note in notes:
         stages.say(str(note))
 

@@ -1,6 +1,10 @@
 """From a table to what a model is built from and fitted to, each thing decided once.
 
 roles -> schema and groups -> terms -> families -> split by group -> standardise -> support
+
+Of a small table every group is held out once, in folds (`validation="auto"`): a fifth of a hundred groups would be too
+few to choose anything by. Each fold has units of its own, so that nothing held out is known to what is fitted to the
+rest.
 """
 
 from collections.abc import Callable, Mapping
@@ -9,7 +13,9 @@ from typing import Any, final
 
 import numpy as np
 
-from efattn.data import Groups, Roles, Schema, own
+from efattn.data import Groups, Roles, Schema, Table, own
+from efattn.data.folds import Parts, last_groups, parts_in_turn, rows_of_one
+from efattn.data.reading import Reading
 from efattn.errors import DataError, Note, option
 from efattn.estimators import families as choosing
 from efattn.families import Categorical, Family, Product
@@ -19,6 +25,7 @@ from efattn.network import Context
 from efattn.options import check_terms
 from efattn.simple import Setting
 
+SMALL, FOLDS, SHARE = 5000, 5, 0.2  # rows of a small table, its folds, and the share of the groups of another
 LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: single precision has none between 2^24s
 
 
@@ -26,7 +33,9 @@ LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: si
 @dataclass(frozen=True, eq=False)
 class Blueprint:
     """family: of the value columns, in the table's units; longest: group, or piece of one; groups: all of the table, in
-    its units; train, held: as a model sees them; choices: which family each column got, and why."""
+    its units; train, held: as a model sees them; choices: which family each column got, and why. folds: where each
+    group is held out once, the same for each; here train is then all of the table, and nothing is held. fold: which of
+    them this is."""
 
     schema: Schema
     family: Product | None
@@ -39,6 +48,8 @@ class Blueprint:
     notes: tuple[Note, ...] = ()
     choices: tuple[choosing.Choice, ...] = ()
     may_refit: bool = False  # whether the groups held out are some of the table's own
+    folds: tuple["Blueprint", ...] = ()
+    fold: int | None = None
 
     @classmethod
     def of(cls, fitted: Fitted) -> "Blueprint":
@@ -97,6 +108,11 @@ class Blueprint:
         assert self.groups is not None
         return replace(self, train=self.schema.standardise(self.groups), held=None)
 
+    @property
+    def parts(self) -> tuple["Blueprint", ...]:
+        """What is fitted on its own: the folds, or this."""
+        return self.folds or (self,)
+
     def noted(self, *notes: Note) -> "Blueprint":
         return replace(self, notes=(*self.notes, *notes))
 
@@ -126,10 +142,13 @@ def prepare(
     sizes: Mapping[str, Any],
     own_time: bool = True,
     own_attributes: str | None = None,
+    context: Context = "others",
+    folds: bool = False,
     decide: Callable[["Blueprint"], tuple[choosing.Choice, ...]] = lambda draft: draft.choices,
 ) -> Blueprint:
-    """sizes: lags, max_length and when, for the schema; own_time, own_attributes: what a target shows of itself;
-    decide: the families, from groups to train on, where their choice is open."""
+    """sizes: lags, max_length and when, for the schema; own_time, own_attributes: what a target shows of itself; folds:
+    whether validation="auto" may be several; decide: the families, from groups to train on, where their choice is
+    open."""
     schema, groups = Schema.fit_encode(table, roles, **sizes)
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
@@ -156,48 +175,116 @@ def prepare(
     longest = int(groups.lengths.max(initial=1))
     longest = longest if schema.max_length is None else min(longest, schema.max_length)
     draft = Blueprint(schema, product, "all", chosen, longest, groups, choices=choices)
+    rule = _rule(validation, draft, folds, seed, context)
+    if isinstance(rule, str) and rule == "last" and groups.time is None and roles.time is not None:
+        groups = replace(groups, time=Reading(Table.read(table), roles, sort=True).group_times[0])
+        draft = replace(draft, groups=groups)
     if product is not None:
-        share = isinstance(validation, int | float) and 0 < validation < 1 and len(groups) > 2
-        known = groups.split(float(validation), seed)[0] if share else groups
-        selection = choosing.Choices.of(decide(replace(draft, groups=known)))
+        parts = _own_parts(draft, rule, seed, context)
+        selection = choosing.Choices.of(decide(replace(draft, groups=parts[0][0] if len(parts) == 1 else groups)))
         draft = replace(draft, family=selection.family, choices=selection.parts)
         notes += selection.notes
-    split_ = split(draft, validation, seed, standardise)
-    rule = chosen_support(support, groups, split_.held, notes) if "item" in chosen else "all"
-    if rule == "distinct" and len(groups.rows) == len(groups) * split_.items and len(chosen) > 1:
+    split_ = split(draft, rule, seed, standardise, context)
+    support_ = chosen_support(support, groups, split_.held, notes) if "item" in chosen else "all"
+    if support_ == "distinct" and len(groups.rows) == len(groups) * split_.items and len(chosen) > 1:
         advice = f"Every group has every item, so that items tell nothing: {option('terms', 'value')} is faster."
         notes.append(Note("every item", advice, option="terms"))
-    return replace(split_, support=rule, notes=tuple(notes))
+    inner = tuple(replace(one, support=support_) for one in split_.folds)
+    return replace(split_, support=support_, notes=tuple(notes), folds=inner)
 
 
-def split(draft: Blueprint, validation: Any, seed: int, standardise: str | None) -> Blueprint:
+def _rule(validation: Any, draft: Blueprint, folds: bool, seed: int, context: Context) -> Any:
+    """What "auto" stands for: folds of a small table, if they are allowed and each leaves something to fit to; else a
+    share."""
+    groups = draft.groups
+    assert groups is not None
+    if not isinstance(validation, str) or validation != "auto":
+        return validation
+    count = len(groups) if len(groups) > 1 else len(groups.rows)
+    if count < 2:
+        return None
+    number = min(FOLDS, count)
+    if groups.lagged is not None and groups.time is not None:
+        number = min(number, len(np.unique(groups.time)))
+    if not folds or number < 2 or len(groups.rows) >= SMALL:
+        return SHARE
+    parts = _own_parts(draft, number, seed, context)
+    return number if all(_fits(draft, train) for train, _ in parts) else SHARE
+
+
+def _fits(draft: Blueprint, train: Groups) -> bool:
+    """Whether there is something to fit to, of every column."""
+    targets = np.ones(len(train.rows), bool) if train.target is None else train.target
+    if "value" not in draft.terms or train.value is None:
+        return bool(targets.any())
+    return bool((~np.isnan(train.value[targets])).any(0).all())
+
+
+def _own_parts(draft: Blueprint, validation: Any, seed: int, context: Context) -> list[Parts]:
+    """What is trained on and what is held out of the table's own groups; empty where nothing is."""
+    groups = draft.groups
+    assert groups is not None
+    if isinstance(validation, str) and validation == "last":
+        return [last_groups(groups, SHARE)] if len(groups) > 1 else [rows_of_one(groups, SHARE, last=True)]
+    if not isinstance(validation, int | float) or validation == 0:
+        return []
+    one = len(groups) == 1 and groups.lagged is None
+    if isinstance(validation, int) and not isinstance(validation, bool) and validation > 1:
+        if one and context == "past":
+            return [rows_of_one(groups, 1 / validation, last=True)]
+        return parts_in_turn(groups, validation, seed)
+    if one and 0 < validation < 1:
+        return [rows_of_one(groups, float(validation), last=context == "past", seed=seed)]
+    return [groups.split(float(validation), seed)]
+
+
+def split(
+    draft: Blueprint, validation: Any, seed: int, standardise: str | None, context: Context = "others"
+) -> Blueprint:
     """The same with training and held-out groups. standardise: how, None where the schema knows it already."""
     groups, schema = draft.groups, draft.schema
     assert groups is not None
-    if validation is None or (isinstance(validation, int | float) and validation == 0):
-        train, held = groups, None
-    elif isinstance(validation, int | float):
-        train, held = groups.split(float(validation), seed)
-    else:
-        train, held = groups, schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
-        if draft.family is not None and held.value is not None:
-            draft.family.check(held.value, schema.roles.of("value"), held.label)
+    own = _own_parts(draft, validation, seed, context)
+    if len(own) > 1:
+        if standardise == "auto":  # the same way in every fold
+            standardise = _way(draft, min((part[0] for part in own), key=lambda train: len(train.rows)))
+        inner = [_in_units(replace(draft, fold=k), *part, standardise) for k, part in enumerate(own)]
+        return replace(_in_units(draft, groups, None, standardise), folds=tuple(inner), may_refit=True)
+    if own:
+        return replace(_in_units(draft, *own[0], standardise), may_refit=True)
+    if validation is None or isinstance(validation, int | float):
+        return _in_units(draft, groups, None, standardise)
+    held = schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
+    if draft.family is not None and held.value is not None:
+        draft.family.check(held.value, schema.roles.of("value"), held.label)
+    return _in_units(draft, groups, held, standardise)
+
+
+def _in_units(draft: Blueprint, train: Groups, held: Groups | None, standardise: str | None) -> Blueprint:
+    """In units of the training groups."""
+    schema, groups = draft.schema, draft.groups
+    assert groups is not None
     if standardise is not None:
         schema = schema.fit_standardiser(train, _ways(draft, train, standardise))
         schema = _from_origins(draft, schema, groups)
-    inside_held = None if held is None else schema.standardise(held)
-    own = held is not None and isinstance(validation, int | float)
-    return replace(draft, schema=schema, train=schema.standardise(train), held=inside_held, may_refit=own)
+    return replace(
+        draft,
+        schema=schema,
+        train=schema.standardise(train),
+        held=None if held is None else schema.standardise(held),
+    )
 
 
 def _ways(draft: Blueprint, train: Groups, standardise: str) -> list[str]:
     """Real-valued columns are standardised, by item where there is enough of each to know its mean."""
     if draft.family is None:
         return ["none"] * len(draft.schema.roles.of("value"))
-    way = standardise
-    if way == "auto":
-        way = "item" if draft.items and len(train.rows) >= 10 * draft.items else "global"
+    way = _way(draft, train) if standardise == "auto" else standardise
     return [way if part.standardised else "none" for part in draft.family.parts for _ in range(part.columns)]
+
+
+def _way(draft: Blueprint, train: Groups) -> str:
+    return "item" if draft.items and len(train.rows) >= 10 * draft.items else "global"
 
 
 def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:

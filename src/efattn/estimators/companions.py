@@ -1,28 +1,28 @@
 """Companions: simple models that predict together with the networks.
 
-    p(y) = (1 - sum_k s_k) p_networks(y) + sum_k s_k p_k(y),     s = argmax of the held-out log-likelihood
+    p(y) = (1 - sum_k s_k) p_networks(y) + sum_k s_k p_k(y),     s by scores of held-out groups (shares.py)
 
-They are fitted once, to the training groups; how much each is shrunk, and its share of the mixture, is what held-out
-groups like best. A network is never trained against them: a mixture lives on difference.
+They are fitted to the training groups, or without each fold in turn, and once more to all groups when all is chosen. A
+network is never trained against them: a mixture lives on difference.
 """
 
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from statistics import median_low
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
-from torch import Tensor
 
-from efattn.errors import DataError, EfattnError, Note, named, option
-from efattn.estimators import saving
-from efattn.estimators.blueprint import Blueprint, mean_log_jacobian
-from efattn.inference import Companion, Part, mixture
+from efattn.errors import DataError, EfattnError, named, option
+from efattn.estimators import members, saving
+from efattn.estimators.blueprint import Blueprint
+from efattn.inference import Companion
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.simple import AdditiveLogit, DirectlyFitted, GaussianConditional, LinearModel, Recipe
-from efattn.simple.base import TOKENS
-from efattn.training import Fitting, Training
+from efattn.simple import AdditiveLogit, DirectlyFitted, GaussianConditional, ItemMean, LinearModel, Popularity, Recipe
+from efattn.training import Fitting, Replay, Training
 
 if TYPE_CHECKING:
     from efattn.estimators.progress import Stages
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 log = logging.getLogger("efattn")
 CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
 ITEMS, EPOCHS = 3000, 100  # for an additive logit: how many it may be of, and how long it is trained at most
-LEAST = 0.005  # of all targets: what explains fewer has no share
-FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
 
 
 def check(asked: Any) -> None:
@@ -60,27 +58,37 @@ def recipes(asked: Any, blueprint: Blueprint, context: Context) -> list[Recipe]:
     return several
 
 
-def fitted_companions(
+class Offer(NamedTuple):
+    """A simple model that was fitted to a part of the table; replay: the steps that served, of one trained by them."""
+
+    recipe: Recipe
+    model: Conditionals
+    replay: Replay | None = None
+
+
+def fitted_offers(
     recipes: Sequence[Recipe],
-    blueprint: Blueprint,
+    parts: Sequence[Blueprint],
     context: Context,
     options: Training,
     seed: int,
     *,
     offers: bool,
     stages: "Stages | None" = None,
-) -> dict[str, list[tuple[Recipe, Conditionals]]]:
-    """By term. Those that were not asked for are offers, so that a table which one cannot be fitted to does without."""
-    fitted: dict[str, list[tuple[Recipe, Conditionals]]] = {}
+) -> list[dict[str, list[Offer]]]:
+    """Of each part, by term. Those that were not asked for are offers, so that a table which one cannot be fitted to
+    does without; so do all parts where one does."""
+    fitted: list[dict[str, list[Offer]]] = [{} for _ in parts]
     for recipe in recipes:
         try:
-            model = fitted_simple(recipe, blueprint, context, options, seed, stages)
+            models = [_fitted(recipe, part, context, options, seed, stages) for part in parts]
         except (EfattnError, ArithmeticError, RuntimeError, ValueError) as error:
             if not offers:
                 raise
             log.debug("No simple model beside the network: %s", error)
             continue
-        fitted.setdefault(blueprint.term_name(recipe.models), []).append((recipe, model))
+        for mine, one in zip(fitted, models, strict=True):
+            mine.setdefault(parts[0].term_name(recipe.models), []).append(one)
     return fitted
 
 
@@ -93,23 +101,39 @@ def fitted_simple(
     stages: "Stages | None" = None,
 ) -> Conditionals:
     """A simple model, fitted to the training groups."""
+    return _fitted(recipe, blueprint, context, options, seed, stages).model
+
+
+def _fitted(
+    recipe: Recipe,
+    blueprint: Blueprint,
+    context: Context,
+    options: Training,
+    seed: int,
+    stages: "Stages | None" = None,
+    served: Replay | None = None,
+) -> Offer:
+    """served: the steps of an earlier fit to go through once more. A fold chooses by its own groups how much to shrink:
+    those held out are to judge it."""
     check_suits(recipe, blueprint)
-    model = recipe.build(blueprint.setting(recipe.models, context))
-    assert blueprint.train is not None
+    model, train = recipe.build(blueprint.setting(recipe.models, context)), members.groups_of(blueprint)
     kind = type(recipe).__name__
-    tick = None if stages is None else lambda done, of: stages.tick(kind, done, of)
     if isinstance(model, DirectlyFitted):
-        model.fit(blueprint.train, blueprint.held, tick)
-        return model.eval().requires_grad_(False)
+        tick = None if stages is None else lambda done, of: stages.tick(kind, done, of, fold=blueprint.fold)
+        model.fit(train, blueprint.held if blueprint.fold is None else None, tick)
+        return Offer(recipe, model.eval().requires_grad_(False))
     with torch.random.fork_rng():
         torch.manual_seed(seed)
-        model.start(blueprint.train.flat())
-    fitting = Fitting(Model({kind: model}), blueprint.train, blueprint.held, _calm(options), seed)
-    fitting.tick = None if stages is None else stages.tick
+        model.start(train.flat())
+    calm = _calm(options)
+    fitting = Fitting(Model({kind: model}), train, blueprint.held, calm, seed)
+    fitting.replays = {} if served is None else {kind: served}
+    fitting.tick = None if stages is None else partial(stages.tick, fold=blueprint.fold)
     fitting.run()
     if fitting.interrupted:
         raise KeyboardInterrupt
-    return model.eval().requires_grad_(False)
+    replay = members.replay(fitting.history, len(train.plan(calm.tokens, shuffle=seed, epoch=0)), calm)
+    return Offer(recipe, model.eval().requires_grad_(False), replay)
 
 
 def _calm(options: Training) -> Training:
@@ -119,14 +143,56 @@ def _calm(options: Training) -> Training:
     return replace(options, jobs=1, draws=None, epochs=epochs, patience=patience)
 
 
-def fitted_again(companion: Companion, whole: Blueprint, context: Context, stages: "Stages | None" = None) -> Companion:
-    """To all groups, shrunk as much as before, with the same share. What is trained by steps stays as it is."""
-    recipe, model = companion.recipe, companion.model
-    if not isinstance(model, DirectlyFitted):
-        return companion
-    chosen = model.chosen_options()
-    again = fitted_simple(replace(recipe, **chosen), whole, context, Training(), 0, stages)  # type: ignore[type-var]
-    return companion._replace(model=again)
+def beside(offers: Mapping[str, Sequence[Offer]], shares: Mapping[str, Sequence[float]]) -> dict[str, Any]:
+    """By term, those that have a share."""
+    several = {
+        name: tuple(
+            Companion(one.recipe, one.model, share) for one, share in zip(mine, shares[name], strict=True) if share
+        )
+        for name, mine in offers.items()
+    }
+    return {name: mine for name, mine in several.items() if mine}
+
+
+def fitted_to_all(
+    parts: Sequence[Mapping[str, Sequence[Offer]]],
+    shares: Mapping[str, Sequence[float]],
+    whole: Blueprint,
+    context: Context,
+    options: Training,
+    seed: int,
+    stages: "Stages | None" = None,
+) -> dict[str, Any]:
+    """Those that have a share, fitted to all groups: shrunk as much, or for as many steps, as in the middle one of the
+    parts."""
+    again = dict[str, list[Offer]]()
+    for name, offers in parts[0].items():
+        for k, one in enumerate(offers):
+            if shares[name][k]:
+                one = _again([mine[name][k] for mine in parts], whole, context, options, seed, stages)
+            again.setdefault(name, []).append(one)
+    return beside(again, shares)
+
+
+def _again(
+    several: Sequence[Offer],
+    whole: Blueprint,
+    context: Context,
+    options: Training,
+    seed: int,
+    stages: "Stages | None",
+) -> Offer:
+    """Its recipe stays what it was asked to be."""
+    recipe, served = several[0].recipe, None
+    models = [one.model for one in several if isinstance(one.model, DirectlyFitted)]
+    if models:
+        each = [model.chosen_options() for model in models]
+        middle = {name: median_low(chosen[name] for chosen in each) for name in each[0]}
+        mine = replace(recipe, **middle)  # type: ignore[type-var]
+    else:
+        steps = [one.replay for one in several if one.replay is not None]
+        mine, served = recipe, sorted(steps, key=lambda x: len(x.rates) * x.batches)[(len(steps) - 1) // 2]
+    return _fitted(mine, whole, context, options, seed, stages, served)._replace(recipe=recipe)
 
 
 def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
@@ -142,75 +208,18 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
         raise DataError(f"{kind} takes no exposure: leave {kind} or {option('exposure')} out.", option="exposure")
 
 
-def with_shares(
-    blueprint: Blueprint, models: Sequence[Model], proposed: Mapping[str, Sequence[tuple[Recipe, Conditionals]]]
-) -> tuple[dict[str, tuple[Companion, ...]], list[Note]]:
-    """What share of the mixture each gets, and that in words."""
-    companions, notes = dict[str, tuple[Companion, ...]](), list[Note]()
-    for name, offers in proposed.items():
-        networks = [Part(model[name], 1 / len(models)) for model in models]
-        columns = [networks, *([Part(model, 1.0)] for _, model in offers)]
-        held = blueprint.held if blueprint.held is not None and len(blueprint.held) else None
-        scores = [] if held is None else [mixture.log_probs(parts, held, TOKENS) for parts in columns]
-        if held is None or not float(scores[0][1].sum()):
-            shares = [1 / (len(offers) + 1)] * len(offers)
-            notes.append(Note("companions", f"Companions of {name!r} share equally: no held-out row to choose by."))
-        else:
-            table, weight = torch.stack([values for values, _ in scores], 1), scores[0][1]
-            shares = best_shares(table, weight, len(held))[1:].tolist()
-            units = mean_log_jacobian(blueprint, held) if name == blueprint.value_name else 0.0
-            notes.append(_words(name, offers, shares, table + units, weight))
-        kept = [Companion(recipe, model, share) for (recipe, model), share in zip(offers, shares, strict=True) if share]
-        if kept:
-            companions[name] = tuple(kept)
-    return companions, notes
-
-
-@torch.no_grad()
-def best_shares(scores: Tensor, weight: Tensor, groups: int) -> Tensor:
-    """(component,): maximises sum_i w_i log sum_k s_k exp(scores_ik) + a sum_k log s_k by expectation-maximisation,
-    where a is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that
-    this finds the best; a component that explains hardly any target gets nothing."""
-    finite, parts, count = scores.clamp_min(-1e30), scores.shape[1], float(weight.sum())
-    extra = FEW / (FEW + groups)
-    share = torch.full((parts,), 1 / parts, dtype=torch.float64)
-    for _ in range(ROUNDS):
-        mine = (finite + share.clamp_min(1e-300).log()).softmax(1)
-        new = (weight @ mine + extra) / (count + parts * extra)
-        moved, share = float((new - share).abs().max()), new
-        if moved < 1e-6:
-            break
-    share = torch.where(share * (count + parts * extra) < extra + LEAST * count, 0.0, share)
-    return share / share.sum() if float(share.sum()) else torch.eye(parts, dtype=torch.float64)[0]
-
-
-def _words(
-    name: str, offers: Sequence[tuple[Recipe, Any]], shares: Sequence[float], scores: Tensor, weight: Tensor
-) -> Note:
-    all_shares = torch.tensor([1 - sum(shares), *shares], dtype=torch.float64)
-    together = (scores + all_shares.clamp_min(1e-300).log()).logsumexp(1)
-    alone, both = (float(x @ weight / weight.sum().clamp_min(1e-300)) for x in (scores[:, 0], together))
-    told = f"log-likelihood per held-out target: networks alone {alone:.4f}"
-    parts = [f"{type(recipe).__name__} {share:.0%}" for (recipe, _), share in zip(offers, shares, strict=True) if share]
-    if not parts:
-        return Note("companions", f"A simple model beside the network of {name!r} does not help ({told}).")
-    words = (
-        f"Shares of the mixture of {name!r}: {', '.join(parts)}, the rest the network's ({told}, together {both:.4f})"
-    )
-    return Note("companions", f"{words}; {option('companions', None)} is the network alone.", option="companions")
-
-
 def _offers(blueprint: Blueprint) -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over all
-    items where it is quickly fitted, an additive logit of items."""
+    items where it is quickly fitted, an additive logit of items; each item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
     if "item" in blueprint.terms and blueprint.items <= ITEMS:
-        offers.append(AdditiveLogit())
+        offers += [AdditiveLogit(), Popularity()]
     if "value" in blueprint.terms:
         offers.append(LinearModel())
         cells = blueprint.items * (blueprint.schema.lags + 1)
         if 1 < cells <= CELLS and float(cells) ** 3 * len(blueprint.train) <= WORK:
             offers.append(GaussianConditional())
+        offers.append(ItemMean())
     return offers

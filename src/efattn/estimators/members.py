@@ -1,7 +1,7 @@
 """The members of an ensemble: models of one make, fitted to the same groups from other start values in another order.
 
 Member k is trained with the estimator's seed plus k, each until it stops by itself. An estimator that is no ensemble
-has one member, and nothing here shows.
+has one member, and nothing here shows. Where each group is held out once, every fold has members of its own.
 """
 
 import contextlib
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from efattn import __version__
+from efattn.data import Groups
 from efattn.errors import DataError, option
 from efattn.estimators import saving
 from efattn.estimators.blueprint import Blueprint
@@ -39,7 +40,7 @@ class Trained(NamedTuple):
 
 def train(
     models: Sequence[Model],
-    blueprint: Blueprint,
+    blueprints: Sequence[Blueprint],
     options: Training,
     seed: int,
     stages: Stages,
@@ -50,27 +51,28 @@ def train(
     before: Sequence[Record] | None = None,
     replays: Mapping[int, Mapping[str, Replay]] | None = None,
 ) -> Trained:
-    """replays: by member and term, what a second fit goes through once more; before: the history of an earlier fit that
-    these models go on from; without one, an interrupt keeps the members that are finished, and drops those that know
-    nothing yet."""
+    """blueprints: what each is fitted to; replays: by member and term, what a second fit goes through once more;
+    before: the history of an earlier fit that these models go on from; without one, an interrupt keeps the members that
+    are finished, and drops those that know nothing yet."""
     several = len(models) > 1
-    assert blueprint.train is not None
+    if options.seconds is not None:
+        options = replace(options, seconds=options.seconds / len(models))
     fittings = [
         Fitting(
             model,
-            blueprint.train,
+            groups_of(blueprint),
             blueprint.held,
             options,
             seed + k,
             kept.of_member(k) if several and kept is not None else kept,
             [*callbacks, stages.epoch],
-            partial(stages.tick, member=k) if several else stages.tick,
+            partial(stages.tick, member=k if several else None, fold=blueprint.fold),
             history=[record for record in before or () if record.get("member", 0) == k],
-            label={"member": k} if several else {},
+            label=_label(k, blueprint, several),
             roles=blueprint.schema.roles,
             replays={} if replays is None else replays[k],
         )
-        for k, model in enumerate(models)
+        for k, (model, blueprint) in enumerate(zip(models, blueprints, strict=True))
     ]
     finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
     chosen = _chosen(len(fittings), finished, options.jobs) if before is None else list(range(len(fittings)))
@@ -78,16 +80,28 @@ def train(
     return Trained(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
 
 
+def _label(member: int, blueprint: Blueprint, several: bool) -> dict[str, int]:
+    return ({"member": member} if several else {}) | ({} if blueprint.fold is None else {"fold": blueprint.fold})
+
+
+def groups_of(blueprint: Blueprint) -> Groups:
+    assert blueprint.train is not None
+    return blueprint.train
+
+
 def replays(trained: Trained, blueprint: Blueprint, options: Training, seed: int) -> dict[int, dict[str, Replay]]:
     """By member and term, what served in its fit."""
-    assert blueprint.train is not None
-    goes_back, served = options.decay == "plateau" and options.patience is not None, dict[int, dict[str, Replay]]()
+    served = dict[int, dict[str, Replay]]()
     for k, model in enumerate(trained.models):
-        batches = len(blueprint.train.plan(options.tokens, shuffle=seed + k, epoch=0))
+        batches = len(groups_of(blueprint).plan(options.tokens, shuffle=seed + k, epoch=0))
         mine = [record for record in trained.history if record.get("member", 0) == k]
         by_term = {name: [record for record in mine if record["term"] == name] for name in model.terms}
-        served[k] = {name: Replay.of(some, batches, goes_back=goes_back) for name, some in by_term.items()}
+        served[k] = {name: replay(some, batches, options) for name, some in by_term.items()}
     return served
+
+
+def replay(records: Iterable[Record], batches: int, options: Training) -> Replay:
+    return Replay.of(records, batches, goes_back=options.decay == "plateau" and options.patience is not None)
 
 
 def _chosen(number: int, finished: list[int], jobs: int) -> list[int]:
@@ -138,5 +152,5 @@ def checkpoint(
         return None
     given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
     about = {"version": __version__, "columns": blueprint.schema.roles.to_json(), "options": saving.plain(given)}
-    about["data"] = fingerprint(blueprint.train, blueprint.held)
+    about["data"] = fingerprint(*(groups for part in blueprint.parts for groups in (part.train, part.held)))
     return Checkpoint(Path(folder), about, options.checkpoint_seconds)

@@ -49,16 +49,16 @@ class Stages:
         if self.with_lines:
             sys.stderr.write(f"efattn: {words}\n")
 
-    def tick(self, what: str, step: int, steps: int, member: int | None = None) -> None:
+    def tick(self, what: str, step: int, steps: int, member: int | None = None, fold: int | None = None) -> None:
         if self.bar is None:
             return
-        name = _name(what, member)
+        name = _name(what, member, fold)
         if name not in self.tasks:
             self.tasks[name] = self.bar.add_task(name, fit="")
         self.bar.update(self.tasks[name], completed=step, total=steps)
 
     def epoch(self, record: Record) -> None:
-        name = _name(record["term"], record.get("member"))
+        name = _name(record["term"], record.get("member"), record.get("fold"))
         if self.bar is None or name not in self.tasks:
             return
         held, best = record["validation"], record["best"]
@@ -73,7 +73,10 @@ def _in_notebook() -> bool:
     return active is not None and hasattr(active, "kernel")
 
 
-def _name(what: str, member: int | None) -> str:
+def _name(what: str, member: int | None, fold: int | None = None) -> str:
+    """Members of folds follow each other, so that one bar a fold shows all of them."""
+    if fold is not None:
+        return f"{what}, fold {fold + 1}"
     return what if member is None else f"{what}, member {member}"
 
 

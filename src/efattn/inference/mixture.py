@@ -8,6 +8,7 @@ The models' f (each (..., size)) come in, numbers of the mixture go out; of one 
 import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -32,17 +33,29 @@ def log_prob(parts: Sequence[Part], batch: Batch) -> Scores:
     return scores[0]._replace(values=torch.where(scores[0].scored, values, 0.0))
 
 
+class Targets(NamedTuple):
+    """Of all scored targets (target,): log-probability, weight and row of the table."""
+
+    values: Tensor
+    weight: Tensor
+    row: Tensor
+
+
 @torch.no_grad()
-def log_probs(parts: Sequence[Part], data: Groups, tokens: int) -> tuple[Tensor, Tensor]:
-    """Of all scored targets, and their weights."""
-    scores = [log_prob(parts, batch) for batch in data.batches(tokens, context=parts[0].model.context)]
-    values = [one.values[one.scored] for one in scores]
-    return torch.cat(values).double(), torch.cat([one.weight[one.scored] for one in scores]).double()
+def log_probs(parts: Sequence[Part], data: Groups, tokens: int) -> Targets:
+    columns: tuple[list[Tensor], ...] = ([torch.zeros(0)], [torch.zeros(0)], [torch.zeros(0, dtype=torch.long)])
+    for batch in data.batches(tokens, context=parts[0].model.context):
+        scores = log_prob(parts, batch)
+        assert batch.rows is not None
+        for column, x in zip(columns, (scores.values, scores.weight, batch.rows[:, : batch.length]), strict=True):
+            column.append(x[scores.scored])
+    values, weight, row = (torch.cat(column) for column in columns)
+    return Targets(values.double(), weight.double(), row)
 
 
 def mean_log_prob(parts: Sequence[Part], data: Groups, tokens: int) -> float | None:
     """Per scored target, weighted; None where nothing is scored."""
-    values, weight = log_probs(parts, data, tokens)
+    values, weight, _ = log_probs(parts, data, tokens)
     return float(values @ weight / weight.sum()) if float(weight.sum()) else None
 
 

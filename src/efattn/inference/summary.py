@@ -46,7 +46,8 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
     for member in range(several):
         fit = last_fit(fitted, name, member)
         if fit:
-            label = f"Member {member}: " if several > 1 else ""
+            fold = fit[-1].get("fold")
+            label = f"Fold {fold + 1}: " if fold is not None else f"Member {member}: " if several > 1 else ""
             lines.append(f"  {label}{_fit_words(fit, fitted.units.get(name, 0.0))}")
     return lines
 

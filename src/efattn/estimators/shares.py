@@ -1,0 +1,141 @@
+"""Shares of a mixture, by log scores of groups that no part of it was fitted to.
+
+    s = argmax  sum_i w_i log sum_k s_k p_k(y_i)  +  sum_k a_k log s_k
+
+Each target is scored by networks and companions that were fitted without its group: to the training groups where a
+share was held out, to the other folds where each group is held out once. a draws shares together where groups are few.
+The simplest part, each item's own distribution, keeps at least what one target in favour of it would give: it is wide
+where all others may be far off, and one row far off can cost more than a thousand good ones gain.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from efattn.data import Groups
+from efattn.errors import Note, option
+from efattn.estimators.blueprint import Blueprint, mean_log_jacobian
+from efattn.estimators.companions import Offer
+from efattn.inference import Part, mixture
+from efattn.models import Conditionals, Model
+from efattn.simple import ItemMean, Popularity, Recipe
+from efattn.simple.base import TOKENS
+
+LEAST = 0.005  # of all targets: what explains fewer has no share
+FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
+SIMPLEST, MOST, WORTH = (ItemMean, Popularity), 0.01, 0.001  # at most and at least what the simplest gets unasked
+
+
+class Held(NamedTuple):
+    """Log scores of held-out targets in the table's units: values (target, part), the networks' first; weight, group
+    (target,)."""
+
+    values: Tensor
+    weight: Tensor
+    group: Tensor
+
+    @property
+    def groups(self) -> int:
+        return len(self.group.unique())
+
+    def mean(self, shares: Tensor) -> float:
+        """Per target, of the mixture."""
+        together = (self.values + shares.clamp_min(1e-300).log()).logsumexp(1)
+        return float(together @ self.weight / self.weight.sum().clamp_min(1e-300))
+
+
+def scored(
+    parts: Sequence[Blueprint],
+    name: str,
+    networks: Sequence[Sequence[Model]],
+    offers: Sequence[Sequence[Conditionals]],
+) -> Held | None:
+    """Of one term, over all parts; None where nothing held out is scored."""
+    tables = [
+        _scored(part, name, models, beside)
+        for part, models, beside in zip(parts, networks, offers, strict=True)
+        if part.held is not None and len(part.held)
+    ]
+    if not tables or not sum(float(one.weight.sum()) for one in tables):
+        return None
+    return Held(*(torch.cat(columns) for columns in zip(*tables, strict=True)))
+
+
+def _scored(part: Blueprint, name: str, networks: Sequence[Model], offers: Sequence[Conditionals]) -> Held:
+    held = part.held
+    assert held is not None
+    columns = [[Part(model[name], 1 / len(networks)) for model in networks], *([Part(model, 1.0)] for model in offers)]
+    scores = [mixture.log_probs(parts, held, TOKENS) for parts in columns]
+    units = mean_log_jacobian(part, held) if name == part.value_name else 0.0
+    return Held(torch.stack([one.values for one in scores], 1) + units, scores[0].weight, _group(held, scores[0].row))
+
+
+def _group(held: Groups, row: Tensor) -> Tensor:
+    """The group of each row of the table; of one group alone, which rows are held out of, each row is one."""
+    if len(held.offsets) == 2:
+        return row
+    of = np.zeros(int(held.rows.max(initial=0)) + 1, np.int64)
+    of[held.rows] = np.repeat(held.numbers, held.lengths)
+    return torch.as_tensor(of)[row]
+
+
+@torch.no_grad()
+def best_shares(values: Tensor, weight: Tensor, groups: int, simplest: int | None = None) -> Tensor:
+    """(part,): maximises sum_i w_i log sum_k s_k exp(values_ik) + sum_k a_k log s_k by expectation-maximisation, where
+    a is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that this
+    finds the best; a part that explains hardly any target gets nothing, unless it is the simplest one."""
+    finite, parts, count = values.clamp_min(-1e30), values.shape[1], float(weight.sum())
+    extra = torch.full((parts,), FEW / (FEW + groups), dtype=torch.float64)
+    if simplest is not None:
+        extra[simplest] = max(float(extra[simplest]), min(count / max(len(values), 1), MOST * count))
+    share = torch.full((parts,), 1 / parts, dtype=torch.float64)
+    for _ in range(ROUNDS):
+        mine = (finite + share.clamp_min(1e-300).log()).softmax(1)
+        new = (weight @ mine + extra) / (count + extra.sum())
+        moved, share = float((new - share).abs().max()), new
+        if moved < 1e-6:
+            break
+    little = share * (count + extra.sum()) < extra + LEAST * count
+    if simplest is not None:
+        little[simplest] = share[simplest] < WORTH
+    share = torch.where(little, 0.0, share)
+    return share / share.sum() if float(share.sum()) else torch.eye(parts, dtype=torch.float64)[0]
+
+
+def chosen(
+    parts: Sequence[Blueprint],
+    networks: Sequence[Sequence[Model]],
+    offers: Sequence[Mapping[str, Sequence[Offer]]],
+) -> tuple[dict[str, list[float]], list[Note]]:
+    """By term, the share of each companion; and that in words. offers: of each part, by term."""
+    shares, notes = dict[str, list[float]](), list[Note]()
+    for name, first in offers[0].items():
+        held = scored(parts, name, networks, [[one.model for one in mine[name]] for mine in offers])
+        recipes = [one.recipe for one in first]
+        if held is None:
+            shares[name] = [1 / (len(recipes) + 1)] * len(recipes)
+            notes.append(Note("companions", f"Companions of {name!r} share equally: no held-out row to choose by."))
+            continue
+        simplest = next((k for k, recipe in enumerate(recipes, 1) if isinstance(recipe, SIMPLEST)), None)
+        best = best_shares(held.values, held.weight, held.groups, simplest)
+        shares[name] = best[1:].tolist()
+        notes.append(_words(name, recipes, best, held))
+    return shares, notes
+
+
+def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> Note:
+    alone = held.mean(torch.eye(len(shares), dtype=torch.float64)[0])
+    told = f"log-likelihood per held-out target: networks alone {alone:.4f}"
+    several = zip(recipes, shares[1:].tolist(), strict=True)
+    parts = [f"{type(recipe).__name__} {share:.0%}" for recipe, share in several if share]
+    if not parts or float(shares[0]) >= 1 - MOST:
+        return Note("companions", f"A simple model beside the network of {name!r} does not help ({told}).")
+    words = f"Shares of the mixture of {name!r}: {', '.join(parts)}, the network {float(shares[0]):.0%} "
+    words += f"({told}, together {held.mean(shares):.4f})"
+    top = int(shares.argmax())
+    if top and float(shares[top]) > 0.5:
+        words += f". Most of it is a simple model, {type(recipes[top - 1]).__name__}"
+    return Note("companions", f"{words}; {option('companions', None)} is the network alone.", option="companions")
