@@ -9,10 +9,11 @@ from efattn.estimators import companions
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
 from efattn.families import Categorical
-from efattn.models import Conditionals, Term
+from efattn.models import Conditionals, Holes, Term
 from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
 from efattn.options import EFAOptions, check_model
 
+STRANGE = 0.2  # of the share that is hidden, at most so much of the items is strange
 FEW = 2000  # groups, below which an item term needs more dropout
 
 
@@ -44,7 +45,16 @@ class EFA(EFAOptions, GroupEstimator):
         few = blueprint.train is not None and len(blueprint.train) < FEW
         gaps = self._gaps(blueprint)
         stack = self._stack(few, gaps=gaps is not None)
-        return Term(embedding, stack, head, family, context=self.context, support=blueprint.support, gaps=gaps)
+        return Term(
+            embedding,
+            stack,
+            head,
+            family,
+            context=self.context,
+            support=blueprint.support,
+            gaps=gaps,
+            holes=self._holes(0.0),
+        )
 
     def _value_term(self, blueprint: Blueprint) -> Term:
         family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
@@ -57,11 +67,18 @@ class EFA(EFAOptions, GroupEstimator):
             mix=(self.width,),
             positions=blueprint.longest if roles.ordered else 0,
         )
-        varying = sum(not fixed for fixed in family.shared)
-        head = Head(perceptron(self.width, (self.width,), varying), family.shared)
+        shared = family.shared if self.dispersion == "shared" else (False,) * family.size
+        varying = sum(not fixed for fixed in shared)
+        head = Head(perceptron(self.width, (self.width,), varying), shared)
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
-        return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps)
+        holes = self._holes(0.9, blueprint)
+        return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps, holes=holes)
+
+    def _holes(self, auto: float, blueprint: Blueprint | None = None) -> Holes | None:
+        rate = auto if self.hide == "auto" else self.hide
+        fitted = None if blueprint is None else blueprint.schema.standardiser
+        return Holes(rate, STRANGE * rate, None if fitted is None else fitted.to_unknown()) if rate else None
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
         if blueprint.schema.when_kind is None:
@@ -80,7 +97,6 @@ class EFA(EFAOptions, GroupEstimator):
             feed_forward=self.feed_forward,
             norm=self.norm,
             dropout=(0.3 if few else 0.1) if self.dropout == "auto" else self.dropout,
-            context_dropout=self.context_dropout,
             gaps=Gaps.size if gaps else 0,
         )
 

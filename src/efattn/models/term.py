@@ -15,6 +15,7 @@ from efattn.data.batch import Batch
 from efattn.errors import DataError, named
 from efattn.families import Family
 from efattn.models.distances import nearest
+from efattn.models.holes import Holes
 from efattn.models.scoring import Conditionals, ItemSupport, at
 from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, Stack, Visibility
 from efattn.network.stack import Path
@@ -38,6 +39,7 @@ class Term(Conditionals):
         neighbours: int | None = None,
         missing: Literal["masked", "hidden"] = "masked",
         gaps: Gaps | None = None,
+        holes: Holes | None = None,
     ) -> None:
         super().__init__(family, context, support)
         if embedding.width != stack.width:
@@ -48,6 +50,7 @@ class Term(Conditionals):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         self.embedding, self.stack, self.head = embedding, stack, head
         self.neighbours, self.missing, self.gaps = neighbours, missing, gaps
+        self.holes = holes
 
     def raw_outputs(
         self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
@@ -69,9 +72,9 @@ class Term(Conditionals):
         """Content (batch, context, width) and masked forms (batch, length, width)."""
         return self.embedding(
             batch.length,
-            item=batch.item,
+            item=self._shown_item(batch),
             value=batch.value,
-            observed=batch.observed,
+            observed=shown(batch),
             attributes=batch.attributes,
             lag=batch.lag,
             position=batch.position,
@@ -79,8 +82,11 @@ class Term(Conditionals):
 
     def visibility(self, batch: Batch) -> Visibility:
         exists = batch.exists
-        if self.missing == "hidden" and not self.of_items and batch.observed is not None:
-            exists = exists & batch.observed.any(-1)
+        if self.of_items and batch.hidden is not None:
+            exists = exists & ~batch.hidden.any(-1)
+        seen = shown(batch)
+        if self.missing == "hidden" and not self.of_items and seen is not None:
+            exists = exists & seen.any(-1)
         pairs = None
         if self.neighbours is not None:
             if batch.attributes is None or batch.attributes.shape[-1] < 2:
@@ -91,6 +97,12 @@ class Term(Conditionals):
             pairs = nearest(batch.attributes[..., :2], candidates, self.neighbours)
         gap = None if self.gaps is None else self.gaps(self._when(batch))
         return Visibility.of(self.context, exists, batch.length, pairs=pairs, own=self.stack.own, gap=gap)
+
+    def _shown_item(self, batch: Batch) -> Tensor | None:
+        vectors = self.embedding.target if self.of_items else self.embedding.item
+        if batch.item is None or batch.strange is None or not isinstance(vectors, ItemVectors):
+            return batch.item
+        return batch.item.masked_fill(batch.strange, vectors.items)
 
     @staticmethod
     def _when(batch: Batch) -> Tensor:
@@ -109,3 +121,8 @@ class Term(Conditionals):
         self.head.start(self.marginal(batch), silent=not self.of_items)
         if self.embedding.attributes is not None and batch.attributes is not None:
             self.embedding.attributes.fit(batch.attributes[batch.exists])
+
+
+def shown(batch: Batch) -> Tensor | None:
+    """(batch, context, column): which values the context has."""
+    return batch.observed if batch.observed is None or batch.hidden is None else batch.observed & ~batch.hidden
