@@ -67,9 +67,9 @@ class EFA(EFAOptions, GroupEstimator):
             mix=(self.width,),
             positions=blueprint.longest if roles.ordered else 0,
         )
-        shared = family.shared if self.dispersion == "shared" else (False,) * family.size
-        varying = sum(not fixed for fixed in shared)
-        head = Head(perceptron(self.width, (self.width,), varying), shared)
+        fixed = sum(family.shared)
+        beside = perceptron(self.width, (self.width,), fixed) if fixed and self.dispersion != "shared" else None
+        head = Head(perceptron(self.width, (self.width,), family.size - fixed), family.shared, beside=beside)
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
         holes = self._holes(0.9, blueprint)

@@ -34,11 +34,16 @@ class Holes:
 
     def __call__(self, batch: Batch) -> Batch:
         """The batch with holes, drawn by torch's generator on the CPU."""
-        size = (len(batch.exists), 1)
-        holed = torch.rand(size) >= WHOLE
-        hidden, strange = (torch.rand(size) * share * holed for share in (self.rate, self.unknown))
-        batch = batch.replace(hidden=self._hidden(batch, hidden))
+        share = self._shares(len(batch.exists))
+        strange = torch.rand(share.shape) * (share > 0) * self.unknown
+        batch = batch.replace(hidden=self._hidden(batch, share * self.rate))
         return batch if batch.item is None or not self.unknown else self._estranged(batch, batch.item, strange)
+
+    @staticmethod
+    def _shares(groups: int) -> Tensor:
+        """(groups, 1), from 0 to 1: spread evenly over the groups of a batch, so that steps are less noisy."""
+        even = (torch.randperm(groups) + torch.rand(groups)) / max(groups, 1)
+        return ((even - WHOLE) / (1 - WHOLE)).clamp_min(0)[:, None]
 
     def _hidden(self, batch: Batch, share: Tensor) -> Tensor:
         """(batch, context, column): of several columns, whole rows in half of the groups, single cells in the rest."""

@@ -83,7 +83,7 @@ class Term(Conditionals):
     def visibility(self, batch: Batch) -> Visibility:
         exists = batch.exists
         if self.of_items and batch.hidden is not None:
-            exists = exists & ~batch.hidden.any(-1)
+            exists = exists & ~batch.hidden[..., 0]
         seen = shown(batch)
         if self.missing == "hidden" and not self.of_items and seen is not None:
             exists = exists & seen.any(-1)
