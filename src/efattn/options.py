@@ -174,9 +174,9 @@ class EFAOptions(_Model):
     )
     hide: float | Literal["auto"] = _field(
         "auto",
-        "While training, hide up to this share of the context, in half of the groups, and up to a fifth of it of what "
-        "is known about items, so that missing cells, new items and new places are nothing new; auto for 0.9 of "
-        "values, and nothing of items.",
+        "While training, hide up to this share of the context of half of the groups, and take items for unknown at "
+        "up to 0.3 of it, so that missing cells, new items and new places are nothing new; auto for 0.9 where values "
+        "are predicted, 0 where items are.",
         low=0,
         below=1,
     )

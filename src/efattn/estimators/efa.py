@@ -2,6 +2,7 @@
 
 from typing import Any, final
 
+import torch
 from torch import nn
 
 from efattn.declared import explained
@@ -13,7 +14,8 @@ from efattn.models import Conditionals, Holes, Term
 from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
 from efattn.options import EFAOptions, check_model
 
-STRANGE = 0.2  # of the share that is hidden, at most so much of the items is strange
+MOST = 0.9  # of the values of a group are hidden in training, at most
+STRANGE = 0.3  # of that share, at most so much of the items is strange
 FEW = 2000  # groups, below which an item term needs more dropout
 
 
@@ -59,9 +61,13 @@ class EFA(EFAOptions, GroupEstimator):
     def _value_term(self, blueprint: Blueprint) -> Term:
         family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
         attributes = len(blueprint.schema.attribute_names)
+        holes = self._holes(MOST, blueprint)
+        items = ItemVectors(blueprint.items, half) if blueprint.items else None
+        if items is not None and holes is not None and holes.shift is not None:
+            items.begin(torch.as_tensor(holes.shift))
         embedding = Embedding(
             ValueMLP(family.columns, self.width, half),
-            item=ItemVectors(blueprint.items, half) if blueprint.items else None,
+            item=items,
             attributes=AttributeVectors((attributes, 2 * self.width, half)) if attributes else None,
             lag=self._lag(),
             mix=(self.width,),
@@ -72,7 +78,6 @@ class EFA(EFAOptions, GroupEstimator):
         head = Head(perceptron(self.width, (self.width,), family.size - fixed), family.shared, beside=beside)
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
-        holes = self._holes(0.9, blueprint)
         return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps, holes=holes)
 
     def _holes(self, auto: float, blueprint: Blueprint | None = None) -> Holes | None:
