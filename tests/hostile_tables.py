@@ -160,7 +160,7 @@ def _model(made: Case) -> None:
         more["companions"] = _companions(made)
         if draw.random() < 0.2:
             more |= {"norm": [None, "pre", "post"][int(draw.integers(3))], "feed_forward": int(draw.choice([0, 1, 8]))}
-            more |= {"dropout": float(draw.choice([0, 0.9])), "context_dropout": float(draw.choice([0, 0.9]))}
+            more |= {"dropout": float(draw.choice([0, 0.9])), "hide": float(draw.choice([0, 0.9]))}
         made.model = EFA(**shared, **more)
     elif kind < 0.85:
         made.model = LatentFactor(**shared, width=4, neighbours=neighbours)

@@ -18,7 +18,7 @@ FULL = Training(epochs=3, tokens=10_000, device="cpu", optimiser="adam", decay="
 
 
 def model(**parameters):
-    return efa(**{"dropout": 0.2, "context_dropout": 0.1, "training": STEPS, "seed": 1, **parameters})
+    return efa(**{"dropout": 0.2, "hide": 0.4, "training": STEPS, "seed": 1, **parameters})
 
 
 def weights(fitted):

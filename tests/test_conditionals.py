@@ -266,24 +266,6 @@ def test_attention_weights_are_those_of_the_literal_form(context, layers, kind, 
             assert torch.allclose(a.sum(-1), torch.ones_like(a.sum(-1)))
 
 
-def test_context_dropout_hides_the_same_positions_from_all_targets():
-    content, masked, visibility, _ = problem(9, lengths=(12,))
-    stack = Stack(WIDTH, 2, 2, context_dropout=0.5).double()
-    torch.manual_seed(11)
-    weights = []
-    stack(content, masked, visibility, weights=weights)
-    looked = weights[0][0, 0] > 0  # (target, context)
-    looked.fill_diagonal_(False)
-    hidden = ~looked.any(0)
-    assert 0 < hidden.sum() < 12
-    off = ~torch.eye(12, dtype=torch.bool) & ~hidden
-    assert looked[off].all()
-    stack.eval()
-    weights.clear()
-    stack(content, masked, visibility, weights=weights)
-    assert (weights[0] > 0).all()
-
-
 def test_looking_at_nothing_gives_the_zero_vector():
     content, masked, visibility, _ = problem(10, lengths=(1,), own=False)
     stack = Stack(WIDTH, 1, 1, own=False, residual=False, bias=False).double()

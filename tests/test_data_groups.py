@@ -353,7 +353,10 @@ NEW = [{"item": 4, "value": np.nan, "when": w, "lag": 0} for w in (8.0, 9.5)]
 def test_a_field_that_is_selected_or_moved_is_every_field() -> None:
     table: dict[str, Any] = {n: [1, 1, 2] for n in "goyzaew"} | {"i": list("abc"), "t": [True] * 3}
     batch = next(encoded(table, max_length=1).batches(99)).replace(
-        when=torch.zeros(3, 1).double(), lag=torch.zeros(3, 1).long()
+        when=torch.zeros(3, 1).double(),
+        lag=torch.zeros(3, 1).long(),
+        hidden=torch.zeros(3, 1, 1).bool(),
+        strange=torch.zeros(3, 1).bool(),
     )
     some, double = batch.select(torch.tensor([0, 2])), batch.to(dtype=torch.float64)
     for name, cells in LAYOUT.items():

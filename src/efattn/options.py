@@ -186,7 +186,19 @@ class EFAOptions(_Model):
         low=0,
         below=1,
     )
-    context_dropout: float = _field(0.0, "Share of the context hidden while training.", low=0, below=1)
+    hide: float | Literal["auto"] = _field(
+        "auto",
+        "While training, hide up to this share of the context of half of the groups, and take items for unknown at "
+        "up to 0.3 of it, so that missing cells, new items and new places are nothing new; auto for 0.9 where values "
+        "are predicted, 0 where items are.",
+        low=0,
+        below=1,
+    )
+    dispersion: Literal["auto", "shared", "predicted"] = _field(
+        "auto",
+        "Of the values: variances, shapes and cut-points that are the same for all rows, or predicted for each; auto "
+        "for predicted.",
+    )
     support: Literal["auto", "all", "distinct"] = _field("auto", _SUPPORT)
     standardise: Literal["auto", "global", "item", "none"] = _field("auto", _STANDARDISE)
     lags: int = _field(0, "How many earlier time steps are seen.", low=0, high=10_000)

@@ -43,13 +43,16 @@ LAYOUT = {
     "cut": Cells("group", torch.long, fill=-1),
     "rows": Cells("current", torch.long, fill=-1),
     "when": Cells("context", torch.float64),
+    "hidden": Cells("context", torch.bool, several=True),
+    "strange": Cells("context", torch.bool),
 }
 
 
 @dataclass(frozen=True)
 class Batch:
     """As LAYOUT has them. when: the time of each position in double precision; cut: items of a group beyond the longest
-    length, -1 for none, which count for distinct support; rows: the table's row, -1 for padding."""
+    length, -1 for none, which count for distinct support; rows: the table's row, -1 for padding. Of training alone:
+    hidden, what is scored but not shown to others; strange, items that are shown as the unknown one."""
 
     length: int
     exists: Tensor
@@ -65,6 +68,8 @@ class Batch:
     cut: Tensor | None = None
     rows: Tensor | None = None
     when: Tensor | None = None
+    hidden: Tensor | None = None
+    strange: Tensor | None = None
 
     @classmethod
     def gather(

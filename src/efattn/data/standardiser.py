@@ -73,6 +73,13 @@ class Standardiser:
         """(..., row): what to add to log p(y') for log p(y); observed: (..., row, column), truth values."""
         return -(np.asarray(observed, dtype=np.float64) @ np.log(self.scale))
 
+    def to_unknown(self) -> np.ndarray | None:
+        """(D + 1, column): what to add to standardised values of an item for those it has as an unknown one."""
+        if self.item_centre is None:
+            return None
+        by_item = np.array([method == "item" for method in self.methods])
+        return np.where(by_item, (self.item_centre - self.item_centre[-1]) / self.scale, 0.0)
+
     def select(self, columns: Sequence[int]) -> "Standardiser":
         """The standardiser of some of the columns, for a term that models only those."""
         index = np.asarray(columns, dtype=np.int64)

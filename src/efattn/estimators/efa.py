@@ -2,6 +2,7 @@
 
 from typing import Any, final
 
+import torch
 from torch import nn
 
 from efattn.declared import explained
@@ -9,7 +10,7 @@ from efattn.estimators import companions
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
 from efattn.families import Categorical
-from efattn.models import Conditionals, Term
+from efattn.models import Conditionals, Holes, Term
 from efattn.network import (
     AttributeVectors,
     Embedding,
@@ -24,6 +25,8 @@ from efattn.network import (
 )
 from efattn.options import EFAOptions, check_model
 
+MOST = 0.9  # of the values of a group are hidden in training, at most
+STRANGE = 0.3  # of that share, at most so much of the items is strange
 FEW = 2000  # groups, below which an item term needs more dropout
 
 
@@ -55,27 +58,55 @@ class EFA(EFAOptions, GroupEstimator):
         few = blueprint.train is not None and len(blueprint.train) < FEW
         gaps = self._gaps(blueprint)
         stack = self._stack(few, gaps=gaps is not None)
-        shown, context, support = blueprint.schema.own_time, self.context, blueprint.support
-        return Term(embedding, stack, head, family, context=context, support=support, gaps=gaps, own_time=shown)
+        return Term(
+            embedding,
+            stack,
+            head,
+            family,
+            context=self.context,
+            support=blueprint.support,
+            gaps=gaps,
+            own_time=blueprint.schema.own_time,
+            holes=self._holes(0.0),
+        )
 
     def _value_term(self, blueprint: Blueprint) -> Term:
         family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
         attributes = len(blueprint.schema.attribute_names)
+        holes = self._holes(MOST, blueprint)
+        items = ItemVectors(blueprint.items, half) if blueprint.items else None
+        if items is not None and holes is not None and holes.shift is not None:
+            items.begin(torch.as_tensor(holes.shift))
         embedding = Embedding(
             ValueMLP(family.columns, self.width, half),
-            item=ItemVectors(blueprint.items, half) if blueprint.items else None,
+            item=items,
             attributes=AttributeVectors((attributes, 2 * self.width, half)) if attributes else None,
             lag=self._lag(),
             mix=(self.width,),
             positions=blueprint.longest if roles.ordered else 0,
             rates=Rates(blueprint.counted) if blueprint.schema.exposed else None,
         )
-        varying = sum(not fixed for fixed in family.shared)
-        head = Head(perceptron(self.width, (self.width,), varying), family.shared)
+        fixed = sum(family.shared)
+        beside = perceptron(self.width, (self.width,), fixed) if fixed and self.dispersion != "shared" else None
+        head = Head(perceptron(self.width, (self.width,), family.size - fixed), family.shared, beside=beside)
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
-        shown, context = blueprint.schema.own_time, self.context
-        return Term(embedding, stack, head, family, context=context, neighbours=nearest, gaps=gaps, own_time=shown)
+        return Term(
+            embedding,
+            stack,
+            head,
+            family,
+            context=self.context,
+            neighbours=nearest,
+            gaps=gaps,
+            own_time=blueprint.schema.own_time,
+            holes=holes,
+        )
+
+    def _holes(self, auto: float, blueprint: Blueprint | None = None) -> Holes | None:
+        rate = auto if self.hide == "auto" else self.hide
+        fitted = None if blueprint is None else blueprint.schema.standardiser
+        return Holes(rate, STRANGE * rate, None if fitted is None else fitted.to_unknown()) if rate else None
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
         if blueprint.schema.when_kind is None:
@@ -94,7 +125,6 @@ class EFA(EFAOptions, GroupEstimator):
             feed_forward=self.feed_forward,
             norm=self.norm,
             dropout=(0.3 if few else 0.1) if self.dropout == "auto" else self.dropout,
-            context_dropout=self.context_dropout,
             gaps=Gaps.size if gaps else 0,
         )
 

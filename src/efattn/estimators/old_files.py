@@ -43,6 +43,8 @@ def renewed(estimator: str, parameters: Mapping[str, Any]) -> tuple[str, dict[st
         same |= {"lags": 1} if estimator == "Persistence" else {}
         same |= {"family": "gaussian"} if kind.models == "value" and "family" not in same else {}
         return "SimpleModel", {"model": recipe_of({"kind": estimator, "settings": given}), **same}
+    if "context_dropout" in given:  # one rate for all groups; as much on average
+        given |= {"hide": min(4 * given.pop("context_dropout"), 0.9), "dispersion": "shared"}
     if "prior" in given:
         prior, use = given.pop("prior"), given.pop("prior_use", "draws")
         given.pop("prior_weight", None)

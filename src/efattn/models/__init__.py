@@ -1,5 +1,6 @@
 """Models: terms of exponential family attention, their sum, latent factor models, and how the second are the first."""
 
+from efattn.models.holes import Holes
 from efattn.models.latent_factor import LatentItems, LatentPlaces, LatentValues
 from efattn.models.model import Model
 from efattn.models.reductions import as_attention
@@ -8,6 +9,7 @@ from efattn.models.term import Term
 
 __all__ = [
     "Conditionals",
+    "Holes",
     "LatentItems",
     "LatentPlaces",
     "LatentValues",

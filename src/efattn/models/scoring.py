@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from efattn.data.batch import Batch
 from efattn.errors import DataError, option
 from efattn.families import Categorical, Family, Product
+from efattn.models.holes import Holes
 from efattn.network import Context
 
 ItemSupport = Literal["all", "distinct"]
@@ -35,8 +36,10 @@ class Conditionals(nn.Module, ABC):
     """Conditionals of items (family Categorical) or of values (any other; several columns are a Product).
 
     context: "past" or "others". support="distinct": the items of a group never repeat, and an item among the others
-    of its group has probability zero.
+    of its group has probability zero. holes: what training hides of a batch.
     """
+
+    holes: Holes | None = None
 
     def __init__(self, family: Family, context: Context, support: ItemSupport = "all") -> None:
         super().__init__()

@@ -15,6 +15,7 @@ from efattn.data.batch import Batch
 from efattn.errors import DataError, named
 from efattn.families import Family
 from efattn.models.distances import nearest
+from efattn.models.holes import Holes
 from efattn.models.scoring import Conditionals, ItemSupport, at
 from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, Stack, Visibility
 from efattn.network.stack import Path
@@ -40,6 +41,7 @@ class Term(Conditionals):
         missing: Literal["masked", "hidden"] = "masked",
         gaps: Gaps | None = None,
         own_time: bool = True,
+        holes: Holes | None = None,
     ) -> None:
         super().__init__(family, context, support)
         if embedding.width != stack.width:
@@ -50,6 +52,7 @@ class Term(Conditionals):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         self.embedding, self.stack, self.head = embedding, stack, head
         self.neighbours, self.missing, self.gaps, self.own_time = neighbours, missing, gaps, own_time
+        self.holes = holes
 
     def raw_outputs(
         self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
@@ -73,9 +76,9 @@ class Term(Conditionals):
             raise DataError("This model was fitted with attributes, and the data have none.", option="attributes")
         return self.embedding(
             batch.length,
-            item=batch.item,
+            item=self._shown_item(batch),
             value=batch.value,
-            observed=batch.observed,
+            observed=shown(batch),
             attributes=batch.attributes,
             lag=batch.lag,
             position=batch.position,
@@ -84,8 +87,11 @@ class Term(Conditionals):
 
     def visibility(self, batch: Batch) -> Visibility:
         exists = batch.exists
-        if self.missing == "hidden" and not self.of_items and batch.observed is not None:
-            exists = exists & batch.observed.any(-1)
+        if self.of_items and batch.hidden is not None:
+            exists = exists & ~batch.hidden[..., 0]
+        seen = shown(batch)
+        if self.missing == "hidden" and not self.of_items and seen is not None:
+            exists = exists & seen.any(-1)
         pairs = None
         if self.neighbours is not None:
             if batch.attributes is None or batch.attributes.shape[-1] < 2:
@@ -101,6 +107,12 @@ class Term(Conditionals):
             hidden = None if self.own_time else self.gaps.without_own(when, batch.exists, batch.length, self.context)
         own = self.stack.own
         return Visibility.of(self.context, exists, batch.length, pairs=pairs, own=own, gap=gap, hidden=hidden)
+
+    def _shown_item(self, batch: Batch) -> Tensor | None:
+        vectors = self.embedding.target if self.of_items else self.embedding.item
+        if batch.item is None or batch.strange is None or not isinstance(vectors, ItemVectors):
+            return batch.item
+        return batch.item.masked_fill(batch.strange, vectors.items)
 
     @staticmethod
     def _when(batch: Batch) -> Tensor:
@@ -125,3 +137,8 @@ class Term(Conditionals):
             there = batch.exists
             assert batch.observed is not None
             self.embedding.rates.fit(batch.value[there], batch.observed[there], batch.exposure[there])
+
+
+def shown(batch: Batch) -> Tensor | None:
+    """(batch, context, column): which values the context has."""
+    return batch.observed if batch.observed is None or batch.hidden is None else batch.observed & ~batch.hidden

@@ -42,6 +42,13 @@ class ItemVectors(nn.Module):
     def masked(self) -> Tensor:
         return self.vectors.weight[self.items + 1]
 
+    @torch.no_grad()
+    def begin(self, levels: Tensor) -> None:
+        """Let vectors start with these numbers, (items + 1, any), as far as there is room: levels that were taken from
+        the values of known items, which are all that a new one's value can be told from."""
+        room = min(levels.shape[1], self.width)
+        self.vectors.weight[: len(levels), :room] = levels[:, :room].to(self.vectors.weight)
+
 
 class ValueVectors(nn.Module):
     """What every embedding of values does: value, observed (..., columns) -> (..., width), and its MASK vector."""

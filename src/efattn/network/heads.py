@@ -2,9 +2,10 @@
 
     f = bias + ( read-off: scale * the last entries of h | linear: W h | tied: item vectors . h | mlp(h) )
 
-Outputs that the family marks as shared (a learned variance, a cut-point) are bias only. `start` puts the marginal fit
-into the bias and silences the rest, so that training begins where a model without context ends; a head with an output
-for each of many items keeps its small random weights.
+Outputs that the family marks as shared (a learned variance, a cut-point) are bias only, or vary around it by a body of
+their own, which reads h and does not shape it. `start` puts the marginal fit into the bias and silences the rest, so
+that training begins where a model without context ends; a head with an output for each of many items keeps its small
+random weights.
 """
 
 from collections.abc import Sequence
@@ -49,23 +50,36 @@ def perceptron(width: int, hidden: Sequence[int], outputs: int) -> nn.Sequential
 
 @final
 class Head(nn.Module):
-    """`body` gives the outputs that vary from row to row; shared (size,) says which do not. Without `bias`, only
-    those that do not vary have one."""
+    """`body` gives the outputs that vary from row to row; shared (size,) says which do not, unless `beside` gives them.
+    Without `bias`, only those that do not vary have one.
 
-    def __init__(self, body: nn.Module, shared: Sequence[bool], *, bias: bool = True) -> None:
+    `beside` sees rows that its gradients do not reach: rows that serve the mean tell of the item and of how much was
+    seen, and shaping them for a variance as well, of which a row says little, costs the mean.
+    """
+
+    def __init__(
+        self, body: nn.Module, shared: Sequence[bool], *, bias: bool = True, beside: nn.Module | None = None
+    ) -> None:
         super().__init__()
-        self.body, self.size = body, len(shared)
+        self.body, self.beside, self.size = body, beside, len(shared)
         self.bias = nn.Parameter(torch.zeros(self.size)) if bias or any(shared) else None
         self.varying: Tensor | None
+        self.order: Tensor | None
         self.biased: Tensor | None
         varying = torch.tensor([i for i, fixed in enumerate(shared) if not fixed]) if any(shared) else None
         self.register_buffer("varying", varying)
+        self.register_buffer("order", None)
+        if beside is not None:
+            order = sorted(range(self.size), key=lambda i: shared[i])  # those of the body first
+            self.register_buffer("order", torch.tensor([order.index(i) for i in range(self.size)]))
         self.register_buffer("biased", None if bias else torch.tensor(shared))
 
     def forward(self, h: Tensor) -> Tensor:
         """(..., width) -> (..., size)"""
         x = self.body(h)
-        if self.varying is not None:
+        if self.beside is not None and self.order is not None:
+            x = torch.cat((x, self.beside(h.detach())), -1).index_select(-1, self.order)
+        elif self.varying is not None:
             x = x.new_zeros(*x.shape[:-1], self.size).index_copy(-1, self.varying, x)
         if self.bias is None:
             return x
@@ -81,6 +95,7 @@ class Head(nn.Module):
         if self.bias is None:
             return
         self.bias.copy_(f if self.biased is None else f * self.biased)
-        last = self.body[-1] if isinstance(self.body, nn.Sequential) else None
-        if silent and self.biased is None and isinstance(last, nn.Linear):
-            last.weight.zero_()
+        for part in (self.body, self.beside):
+            last = part[-1] if isinstance(part, nn.Sequential) else None
+            if silent and self.biased is None and isinstance(last, nn.Linear):
+                last.weight.zero_()

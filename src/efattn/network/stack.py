@@ -3,8 +3,7 @@
     block:  x + attention(x), then x + feed_forward(x); layer normalisation before (pre), after (post) or nowhere
 
 Dropout acts on the embeddings and on what a layer adds, with one mask per group and layer, shared by its positions
-and copies: every path to the conditionals draws the same network, and the fast ones stay fast. Context dropout hides
-the same random positions from all targets of a group.
+and copies: every path to the conditionals draws the same network, and the fast ones stay fast.
 """
 
 from collections.abc import Callable
@@ -91,7 +90,6 @@ class Stack(nn.Module):
         norm: Norm | None = None,
         residual: bool = True,
         dropout: float = 0.0,
-        context_dropout: float = 0.0,
         kind: Kind = "softmax",
         scale: Scale = "head",
         own: bool = True,
@@ -107,7 +105,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(Block(width, heads, feed_forward, norm, residual, **options) for _ in range(layers))
         self.final = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
         self.width, self.feed_forward, self.own, self.memory = width, feed_forward, own, memory
-        self.dropout, self.context_dropout = dropout, context_dropout
+        self.dropout = dropout
 
     @property
     def layers(self) -> list[Block]:
@@ -124,10 +122,6 @@ class Stack(nn.Module):
     ) -> Tensor:
         """`path` forces one of the functions of efattn.network.conditionals; a list given as `weights` receives one
         tensor (batch, head, target, context) per layer, each target's own slot standing for its masked form."""
-        if self.training and self.context_dropout:
-            visibility = visibility.without(
-                torch.rand(visibility.seen.shape, device=content.device) < self.context_dropout
-            )
         noise: list[Noise] = [None] * len(self.blocks)
         if self.training and self.dropout:
             first, *rest = self.draw(content, 2 * len(self.blocks) + 1)

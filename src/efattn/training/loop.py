@@ -253,6 +253,8 @@ class _Term:
             group["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
         batch = self.fitting.data.batch(pieces, self.term.context)
+        if self.term.holes is not None:
+            batch = self.term.holes(batch)
         total, weight = self.sums(batch)
         if not weight > 0:
             return 0.0, 0.0

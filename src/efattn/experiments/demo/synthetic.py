@@ -58,7 +58,7 @@ def fitted(report: Report, context: Context, train: pl.DataFrame, epochs: int | 
         width=32, intercept=True, standardise="item", training=Training(epochs=epochs or 6, **how), **common
     )
     sizes: dict[str, Any] = {"layers": 2, "heads": 2, "width": 32, "feed_forward": 0, "norm": None}
-    sizes |= {"dropout": 0.0, "context_dropout": 0.0, "standardise": "global"}
+    sizes |= {"dropout": 0.0, "hide": 0.0, "standardise": "global"}
     efa = EFA(companions=None, training=Training(epochs=epochs or 12, **how), **sizes, **common)
     seen = SIGHT[context]
     return {

@@ -60,7 +60,7 @@ def fitted(report: Report, train: pl.DataFrame, epochs: int | None) -> dict[str,
     how = {**TRAINING, "tokens": 440}
     latent = LatentFactor(width=32, neighbours=5, training=Training(epochs=epochs or 60, **how), **common)
     sizes: dict[str, Any] = {"layers": 1, "heads": 2, "width": 32, "feed_forward": 64, "norm": "pre"}
-    sizes |= {"dropout": 0.0, "context_dropout": 0.3}  # hidden stations: so that it does not lean on one
+    sizes |= {"dropout": 0.0, "hide": 0.9}  # hidden stations: so that it does not lean on one
     efa = EFA(companions=None, training=Training(epochs=epochs or 60, **how), **sizes, **common)
     return {
         "latent factors, five nearest": report.fitted(latent, train, "latent factors", **ROLES, validation=0.15),

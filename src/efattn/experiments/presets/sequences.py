@@ -12,8 +12,8 @@ PAPER = {"past": (3.534, 3.444), "others": (3.566, 3.483)}
 AIM = {"past": 3.09, "others": 2.65}
 TRAINING = adam(2000, 10)
 BEST: dict[str, dict[str, Any]] = {
-    "past": {"dropout": 0.4, "context_dropout": 0.2, "ensemble": 5},
-    "others": {"dropout": 0.3, "context_dropout": 0.2, "ensemble": 3},
+    "past": {"dropout": 0.4, "hide": 0.8, "ensemble": 5},
+    "others": {"dropout": 0.3, "hide": 0.8, "ensemble": 3},
 }
 
 
