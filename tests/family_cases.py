@@ -24,6 +24,8 @@ def points(family, n=4, seed=0):
     f = 0.6 * torch.randn(n, family.size, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
     if isinstance(family, families.Beta) and family.size == 2:
         f[:, 1] += 2
+    if isinstance(family, families.StudentT) and isinstance(family.degrees, str):
+        f[:, -1] += 2
     return f
 
 

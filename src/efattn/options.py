@@ -16,8 +16,8 @@ from efattn.errors import DataError, named, option
 MOST_MEMBERS = 1000
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
-    "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "multivariate_gaussian", "negative_binomial",
-    "ordinal", "poisson",
+    "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "log_normal", "multivariate_gaussian",
+    "negative_binomial", "ordinal", "poisson", "student_t",
 )  # fmt: skip
 Context = Literal["others", "past"]
 

@@ -21,11 +21,13 @@ from efattn.families.categorical import Categorical
 from efattn.families.exponential import Exponential
 from efattn.families.gamma import Gamma
 from efattn.families.gaussian import Gaussian
+from efattn.families.log_normal import LogNormal
 from efattn.families.multivariate_gaussian import MultivariateGaussian
 from efattn.families.negative_binomial import NegativeBinomial
 from efattn.families.ordinal import Ordinal
 from efattn.families.poisson import Poisson
 from efattn.families.product import Product
+from efattn.families.student_t import StudentT
 
 FAMILIES: tuple[type[Family], ...] = (
     Categorical,
@@ -33,8 +35,10 @@ FAMILIES: tuple[type[Family], ...] = (
     Binomial,
     Poisson,
     Gaussian,
+    StudentT,
     MultivariateGaussian,
     Gamma,
+    LogNormal,
     Exponential,
     Beta,
     NegativeBinomial,
