@@ -17,7 +17,7 @@ MOST_MEMBERS = 1000
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
     "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "log_normal", "multivariate_gaussian",
-    "negative_binomial", "ordinal", "poisson", "student_t",
+    "negative_binomial", "ordinal", "per_item", "poisson", "student_t",
 )  # fmt: skip
 Context = Literal["others", "past"]
 

@@ -10,15 +10,17 @@ from typing import Any, final
 import numpy as np
 
 from efattn.data import Groups, Roles, Schema
+from efattn.data.standardiser import cost_of_one_scale
 from efattn.errors import DataError, Note, option
 from efattn.estimators import families as choosing
-from efattn.families import Categorical, Family, Product
+from efattn.families import Categorical, Family, PerItem, Product
 from efattn.inference import Fitted
 from efattn.models.scoring import ItemSupport
 from efattn.network import Context
 from efattn.options import check_terms
 from efattn.simple import Setting
 
+COST = 0.1  # nats a value
 LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: single precision has none between 2^24s
 
 
@@ -124,7 +126,7 @@ def prepare(
         assert groups.value is not None
         selection = choosing.choose(groups.value, roles.of("value"), family, groups.item)
         product, choices = selection.family, selection.parts
-        product.check(groups.value, roles.of("value"), groups.label)
+        product.check(groups.value, roles.of("value"), groups.label, item=groups.item)
         if roles.exposure is not None and not product.exposures:
             leave = f"'poisson' and 'negative_binomial' do. Leave {option('exposure')} out."
             raise DataError(f"{product!r} takes no exposure: {leave}", option="exposure")
@@ -156,9 +158,9 @@ def split(draft: Blueprint, validation: Any, seed: int, standardise: str | None)
     else:
         train, held = groups, schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
         if draft.family is not None and held.value is not None:
-            draft.family.check(held.value, schema.roles.of("value"), held.label)
+            draft.family.check(held.value, schema.roles.of("value"), held.label, item=held.item)
     if standardise is not None:
-        schema = schema.fit_standardiser(train, _ways(draft, train, standardise))
+        schema = schema.fit_standardiser(train, _ways(draft, train, standardise), _plain(draft))
         schema = _from_origins(draft, schema, groups)
     inside_held = None if held is None else schema.standardise(held)
     own = held is not None and isinstance(validation, int | float)
@@ -166,13 +168,44 @@ def split(draft: Blueprint, validation: Any, seed: int, standardise: str | None)
 
 
 def _ways(draft: Blueprint, train: Groups, standardise: str) -> list[str]:
-    """Real-valued columns are standardised, by item where there is enough of each to know its mean."""
-    if draft.family is None:
+    """Real-valued columns are standardised, by item where there is enough of each to know its mean; in units of each
+    item's own where items are of different kinds, or of so different spreads that one for all would cost much."""
+    if draft.family is None or train.value is None:
         return ["none"] * len(draft.schema.roles.of("value"))
-    way = standardise
-    if way == "auto":
-        way = "item" if draft.items and len(train.rows) >= 10 * draft.items else "global"
-    return [way if part.standardised else "none" for part in draft.family.parts for _ in range(part.columns)]
+    enough = draft.items > 1 and len(train.rows) >= 10 * draft.items
+    ways = []
+    for part, _, columns in draft.family.slices():
+        for c in range(columns.start, columns.stop):
+            way = standardise
+            if way == "auto":
+                way = "item" if draft.items and len(train.rows) >= 10 * draft.items else "global"
+                way = "item_spread" if enough and part.scalar and _apart(train, c, draft.items) else way
+            if isinstance(part, PerItem) and way != "none":
+                way = "item_spread"
+            ways.append(way if part.standardised else "none")
+    return ways
+
+
+def _apart(train: Groups, column: int, items: int) -> bool:
+    """Whether items' spreads differ so much that one for all would cost a tenth of a nat a value."""
+    assert train.value is not None
+    assert train.item is not None
+    seen = np.isfinite(train.value[:, column])
+    return bool(seen.any()) and cost_of_one_scale(train.value[seen, column], train.item[seen], items) > COST
+
+
+def _plain(draft: Blueprint) -> np.ndarray | None:
+    """(items + 1, column): of which items a family takes values as they are."""
+    if draft.family is None or not draft.family.kinds:
+        return None
+    columns = []
+    for part in draft.family.parts:
+        if isinstance(part, PerItem):
+            kinds = part.kind_of(np.arange(draft.items + 1))
+            columns.append(np.array([not one.standardised for one in part.parts])[kinds])
+        else:
+            columns += [np.zeros(draft.items + 1, bool)] * part.columns
+    return np.stack(columns, 1)
 
 
 def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:
@@ -254,4 +287,4 @@ def mean_log_jacobian(blueprint: Blueprint, groups: Groups) -> float:
     for _, _, columns in blueprint.family.slices():
         whole[:, columns] = observed[:, columns].all(1, keepdims=True)
     counted = weight * whole.any(1)
-    return float(np.average(fitted.log_jacobian(whole), weights=counted)) if counted.sum() else 0.0
+    return float(np.average(fitted.log_jacobian(whole, groups.item), weights=counted)) if counted.sum() else 0.0

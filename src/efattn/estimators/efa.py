@@ -8,9 +8,9 @@ from efattn.declared import explained
 from efattn.estimators import companions
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
-from efattn.families import Categorical
+from efattn.families import Categorical, Family, LogNormal, PerItem, Product
 from efattn.models import Conditionals, Term
-from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
+from efattn.network import AttributeVectors, Embedding, Gaps, Head, ItemVectors, ItemViews, Stack, ValueMLP, perceptron
 from efattn.options import EFAOptions, check_model
 
 FEW = 2000  # groups, below which an item term needs more dropout
@@ -61,7 +61,8 @@ class EFA(EFAOptions, GroupEstimator):
         head = Head(perceptron(self.width, (self.width,), varying), family.shared)
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
-        return Term(embedding, stack, head, family, context=self.context, neighbours=nearest, gaps=gaps)
+        more = {"neighbours": nearest, "gaps": gaps, "views": _views(family)}
+        return Term(embedding, stack, head, family, context=self.context, **more)  # type: ignore[arg-type]
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
         if blueprint.schema.when_kind is None:
@@ -93,3 +94,23 @@ class EFA(EFAOptions, GroupEstimator):
     def _check(self) -> None:
         check_model(self)
         companions.check(self.companions)
+
+
+def _views(family: Product) -> ItemViews | None:
+    """Of values that are of several kinds, or of several orders of magnitude."""
+    if not any(isinstance(part, PerItem | LogNormal) for part in family.parts):
+        return None
+    rows = max((len(part.table) for part in family.parts if isinstance(part, PerItem)), default=1)
+    columns = []
+    for part in family.parts:
+        if isinstance(part, PerItem):
+            logs = [_by_magnitude(part.parts[kind]) for kind in part.table]
+            columns.append(logs + logs[-1:] * (rows - len(logs)))
+        else:
+            columns += [[isinstance(part, LogNormal)] * rows] * part.columns
+    return ItemViews(list(zip(*columns, strict=True)))
+
+
+def _by_magnitude(part: Family) -> bool:
+    """Counts and positive numbers."""
+    return part.mean_bounds[0] >= 0 and part.mean_bounds[1] == float("inf")

@@ -16,7 +16,7 @@ from efattn.errors import DataError, named
 from efattn.families import Family
 from efattn.models.distances import nearest
 from efattn.models.scoring import Conditionals, ItemSupport, at
-from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, Stack, Visibility
+from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, ItemViews, Stack, Visibility
 from efattn.network.stack import Path
 
 
@@ -24,7 +24,8 @@ from efattn.network.stack import Path
 class Term(Conditionals):
     """neighbours: look only at so many nearest places (the first two attributes are latitude and longitude).
     missing="hidden": a position without values is no context at all, instead of being seen in its masked form. gaps:
-    what tells the stack, if it asks, how much time lies between two positions."""
+    what tells the stack, if it asks, how much time lies between two positions. views: how it sees values, if not as
+    they are."""
 
     def __init__(
         self,
@@ -38,6 +39,7 @@ class Term(Conditionals):
         neighbours: int | None = None,
         missing: Literal["masked", "hidden"] = "masked",
         gaps: Gaps | None = None,
+        views: ItemViews | None = None,
     ) -> None:
         super().__init__(family, context, support)
         if embedding.width != stack.width:
@@ -47,7 +49,7 @@ class Term(Conditionals):
         if self.of_items != isinstance(embedding.target, ItemVectors):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         self.embedding, self.stack, self.head = embedding, stack, head
-        self.neighbours, self.missing, self.gaps = neighbours, missing, gaps
+        self.neighbours, self.missing, self.gaps, self.views = neighbours, missing, gaps, views
 
     def raw_outputs(
         self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
@@ -70,7 +72,7 @@ class Term(Conditionals):
         return self.embedding(
             batch.length,
             item=batch.item,
-            value=batch.value,
+            value=batch.value if self.views is None or batch.value is None else self.views(batch.value, batch.item),
             observed=batch.observed,
             attributes=batch.attributes,
             lag=batch.lag,
@@ -109,3 +111,5 @@ class Term(Conditionals):
         self.head.start(self.marginal(batch), silent=not self.of_items)
         if self.embedding.attributes is not None and batch.attributes is not None:
             self.embedding.attributes.fit(batch.attributes[batch.exists])
+        if self.views is not None and batch.value is not None and batch.observed is not None:
+            self.views.fit(batch.value, batch.observed, batch.item)
