@@ -124,7 +124,9 @@ def prepare(
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:
         assert groups.value is not None
-        selection = choosing.choose(groups.value, roles.of("value"), family, groups.item)
+        vocabulary, exposed = schema.vocabulary, roles.exposure is not None
+        items = None if vocabulary is None else choosing.Items(len(vocabulary), vocabulary.name)
+        selection = choosing.choose(groups.value, roles.of("value"), family, groups.item, items, exposed)
         product, choices = selection.family, selection.parts
         product.check(groups.value, roles.of("value"), groups.label, item=groups.item)
         if roles.exposure is not None and not product.exposures:

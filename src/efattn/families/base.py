@@ -199,7 +199,7 @@ class Family(ABC):
         try:
             self.support.check(type(self).__name__, y, column, words)
             if item is not None:
-                self._check_by_item(np.asarray(y).reshape(len(item), -1), column, words, item)
+                self._check_by_item(np.asarray(y).reshape(len(item), self.columns), column, words, item)
         except DataError as error:
             if error.row is not None and label is not None:
                 error.row = None if row is None else row(error.row)

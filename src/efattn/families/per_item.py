@@ -7,7 +7,7 @@ it has. The last output says which part a row has. It is put there from the row'
 a family remains a function of f and y. What differs from kind to kind (where outputs start) is kept by item.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, final
 
@@ -197,13 +197,3 @@ class PerItem(Family):
                 values = one(part, rows[index, outputs], *(x[index] for x in others))
                 out = out.index_copy(0, index, values.to(out.dtype))
         return out.reshape(shape)
-
-
-def described(family: PerItem, names: Sequence[str] | None = None) -> str:
-    """Each part with its items, in words; names: of the items."""
-    told = []
-    for k, part in enumerate(family.parts):
-        mine = [str(names[i]) if names is not None else str(i) for i, kind in enumerate(family.kinds) if kind == k]
-        shown = ", ".join(mine[:4]) + (f" and {len(mine) - 4} more" if len(mine) > 4 else "")
-        told.append(f"{part!r} for {shown}")
-    return "; ".join(told)
