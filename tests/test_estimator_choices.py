@@ -37,7 +37,7 @@ RULES = {
     "answers from 0 to 4": (DRAW.choice(5, 400, p=[0.3, 0.1, 0.1, 0.2, 0.3]), families.Ordinal(5, 0)),
     "degrees": (DRAW.normal(55, 17, 900).round(), families.Gaussian()),
     "years": (DRAW.integers(1900, 2020, 300), families.Gaussian()),
-    "incomes": (DRAW.lognormal(10, 0.6, 400).round(), families.Gamma()),
+    "incomes": (DRAW.lognormal(10, 0.6, 400).round(), families.LogNormal()),
     "with gaps": ([0, np.nan, 1], families.Bernoulli()),
 }
 

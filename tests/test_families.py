@@ -26,14 +26,14 @@ def nodes(family, f):
         y = torch.arange(family.support.low, high + 1, dtype=torch.float64)
         return y, torch.ones_like(y)
     if isinstance(family.support, PositiveReals):
-        x = torch.arange(-100, 8, 0.02, dtype=torch.float64)
+        x = torch.arange(-100, 60, 0.02, dtype=torch.float64)
         return x.exp(), 0.02 * x.exp()
     if isinstance(family.support, UnitInterval):
         x = torch.arange(-36, 36, 0.02, dtype=torch.float64)
         return x.sigmoid(), 0.02 * x.sigmoid() * (-x).sigmoid()
     sd = family.variance(f).sqrt()
-    x = torch.arange(-10, 10, 0.05, dtype=torch.float64)
-    return family.mean(f) + sd * x, 0.05 * sd.expand_as(x)
+    x = torch.arange(-40, 40, 0.02, dtype=torch.float64)  # far out, for heavy tails
+    return family.mean(f) + sd * x.sinh(), 0.02 * sd * x.cosh()
 
 
 def expectation(family, f, values):
@@ -120,7 +120,7 @@ def test_the_cdf_is_the_sum_of_the_probabilities(family):
         assert family.cdf(f, torch.tensor(family.support.low - 1.0)) == 0
 
 
-@over([family for family in ORDERED_SCALAR if not family.discrete])
+@over([family for family in ORDERED_SCALAR if not family.discrete and family in SINGLE])
 def test_the_density_is_the_derivative_of_the_cdf(family):
     f = points(family, n=30)
     y = family.sample(f, torch.Generator().manual_seed(5)).clamp(0.01, 0.99)

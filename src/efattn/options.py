@@ -17,8 +17,8 @@ MOST_MEMBERS = 1000
 MOST_EPOCHS = 2000  # that are planned
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
-    "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "multivariate_gaussian", "negative_binomial",
-    "ordinal", "poisson",
+    "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "log_normal", "multivariate_gaussian",
+    "negative_binomial", "ordinal", "per_item", "poisson", "student_t",
 )  # fmt: skip
 Context = Literal["others", "past"]
 Own = Literal["auto", "known", "hidden"]

@@ -94,13 +94,20 @@ class Schema:
         schema._refuse_empty(groups)
         return (schema if methods is None else schema.fit_standardiser(groups, methods)), groups
 
-    def fit_standardiser(self, groups: Groups, standardise: str | Sequence[str] | Mapping[str, str]) -> "Schema":
-        """The same with centres and scales from these groups, for instance the training part only."""
+    def fit_standardiser(
+        self,
+        groups: Groups,
+        standardise: str | Sequence[str] | Mapping[str, str],
+        plain: np.ndarray | None = None,
+    ) -> "Schema":
+        """The same with centres and scales from these groups, for instance the training part only. plain: (items + 1,
+        column), of which items values stay as they are."""
         if groups.value is None:
             return self
         methods = column_methods(standardise, self.roles.of("value"), bool(self.roles.item))
         self._refuse_empty(groups)
-        fitted = Standardiser.fit(groups.value, methods, groups.item, len(self.vocabulary) if self.vocabulary else 0)
+        items = len(self.vocabulary) if self.vocabulary else 0
+        fitted = Standardiser.fit(groups.value, methods, groups.item, items, plain)
         return replace(self, standardiser=fitted)
 
     def _refuse_empty(self, groups: Groups) -> None:

@@ -16,9 +16,10 @@ import numpy as np
 from efattn.data import Groups, Roles, Schema, Table, own
 from efattn.data.folds import Parts, last_groups, parts_in_turn, rows_of_one
 from efattn.data.reading import Reading
+from efattn.data.standardiser import cost_of_one_scale
 from efattn.errors import DataError, Note, option
 from efattn.estimators import families as choosing
-from efattn.families import Categorical, Family, Product
+from efattn.families import Categorical, Family, PerItem, Product
 from efattn.inference import Fitted
 from efattn.models.scoring import ItemSupport
 from efattn.network import Context
@@ -26,6 +27,7 @@ from efattn.options import check_terms
 from efattn.simple import Setting
 
 SMALL, FOLDS, SHARE = 5000, 5, 0.2  # rows of a small table, its folds, and the share of the groups of another
+COST = 0.1  # nats a value
 LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: single precision has none between 2^24s
 
 
@@ -166,9 +168,11 @@ def prepare(
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:
         assert groups.value is not None
-        selection = choosing.choose(groups.value, roles.of("value"), family, groups.item)
+        vocabulary, exposed = schema.vocabulary, roles.exposure is not None
+        items = None if vocabulary is None else choosing.Items(len(vocabulary), vocabulary.name)
+        selection = choosing.choose(groups.value, roles.of("value"), family, groups.item, items, exposed)
         product, choices = selection.family, selection.parts
-        product.check(groups.value, roles.of("value"), groups.label)
+        product.check(groups.value, roles.of("value"), groups.label, item=groups.item)
         if roles.exposure is not None and not product.exposures:
             leave = f"'poisson' and 'negative_binomial' do. Leave {option('exposure')} out."
             raise DataError(f"{product!r} takes no exposure: {leave}", option="exposure")
@@ -244,28 +248,28 @@ def split(
     """The same with training and held-out groups. standardise: how, None where the schema knows it already."""
     groups, schema = draft.groups, draft.schema
     assert groups is not None
-    own = _own_parts(draft, validation, seed, context)
-    if len(own) > 1:
-        if standardise == "auto":  # the same way in every fold
-            standardise = _way(draft, min((part[0] for part in own), key=lambda train: len(train.rows)))
-        inner = [_in_units(replace(draft, fold=k), *part, standardise) for k, part in enumerate(own)]
-        return replace(_in_units(draft, groups, None, standardise), folds=tuple(inner), may_refit=True)
-    if own:
-        return replace(_in_units(draft, *own[0], standardise), may_refit=True)
-    if validation is None or isinstance(validation, int | float):
-        return _in_units(draft, groups, None, standardise)
-    held = schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
-    if draft.family is not None and held.value is not None:
-        draft.family.check(held.value, schema.roles.of("value"), held.label)
-    return _in_units(draft, groups, held, standardise)
+    own_parts = _own_parts(draft, validation, seed, context)
+    if len(own_parts) > 1:  # standardised the same way in every fold
+        least = min((part[0] for part in own_parts), key=lambda train: len(train.rows))
+        ways = None if standardise is None else _ways(draft, least, standardise)
+        inner = [_in_units(replace(draft, fold=k), *part, ways) for k, part in enumerate(own_parts)]
+        return replace(_in_units(draft, groups, None, ways), folds=tuple(inner), may_refit=True)
+    held = own_parts[0][1] if own_parts else None
+    if not own_parts and not (validation is None or isinstance(validation, int | float)):
+        held = schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
+        if draft.family is not None and held.value is not None:
+            draft.family.check(held.value, schema.roles.of("value"), held.label, item=held.item)
+    train = own_parts[0][0] if own_parts else groups
+    ways = None if standardise is None else _ways(draft, train, standardise)
+    return replace(_in_units(draft, train, held, ways), may_refit=bool(own_parts))
 
 
-def _in_units(draft: Blueprint, train: Groups, held: Groups | None, standardise: str | None) -> Blueprint:
-    """In units of the training groups."""
+def _in_units(draft: Blueprint, train: Groups, held: Groups | None, ways: list[str] | None) -> Blueprint:
+    """In units of the training groups. ways: how each column is standardised, None where the schema knows it."""
     schema, groups = draft.schema, draft.groups
     assert groups is not None
-    if standardise is not None:
-        schema = schema.fit_standardiser(train, _ways(draft, train, standardise))
+    if ways is not None:
+        schema = schema.fit_standardiser(train, ways, _plain(draft))
         schema = _from_origins(draft, schema, groups)
     return replace(
         draft,
@@ -276,15 +280,44 @@ def _in_units(draft: Blueprint, train: Groups, held: Groups | None, standardise:
 
 
 def _ways(draft: Blueprint, train: Groups, standardise: str) -> list[str]:
-    """Real-valued columns are standardised, by item where there is enough of each to know its mean."""
-    if draft.family is None:
+    """Real-valued columns are standardised, by item where there is enough of each to know its mean; in units of each
+    item's own where items are of different kinds, or of so different spreads that one for all would cost much."""
+    if draft.family is None or train.value is None:
         return ["none"] * len(draft.schema.roles.of("value"))
-    way = _way(draft, train) if standardise == "auto" else standardise
-    return [way if part.standardised else "none" for part in draft.family.parts for _ in range(part.columns)]
+    enough = draft.items > 1 and len(train.rows) >= 10 * draft.items
+    ways = []
+    for part, _, columns in draft.family.slices():
+        for c in range(columns.start, columns.stop):
+            way = standardise
+            if way == "auto":
+                way = "item" if draft.items and len(train.rows) >= 10 * draft.items else "global"
+                way = "item_spread" if enough and part.scalar and _apart(train, c, draft.items) else way
+            if isinstance(part, PerItem) and way != "none":
+                way = "item_spread"
+            ways.append(way if part.standardised else "none")
+    return ways
 
 
-def _way(draft: Blueprint, train: Groups) -> str:
-    return "item" if draft.items and len(train.rows) >= 10 * draft.items else "global"
+def _apart(train: Groups, column: int, items: int) -> bool:
+    """Whether items' spreads differ so much that one for all would cost a tenth of a nat a value."""
+    assert train.value is not None
+    assert train.item is not None
+    seen = np.isfinite(train.value[:, column])
+    return bool(seen.any()) and cost_of_one_scale(train.value[seen, column], train.item[seen], items) > COST
+
+
+def _plain(draft: Blueprint) -> np.ndarray | None:
+    """(items + 1, column): of which items a family takes values as they are."""
+    if draft.family is None or not draft.family.kinds:
+        return None
+    columns = []
+    for part in draft.family.parts:
+        if isinstance(part, PerItem):
+            kinds = part.kind_of(np.arange(draft.items + 1))
+            columns.append(np.array([not one.standardised for one in part.parts])[kinds])
+        else:
+            columns += [np.zeros(draft.items + 1, bool)] * part.columns
+    return np.stack(columns, 1)
 
 
 def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:
@@ -366,4 +399,4 @@ def mean_log_jacobian(blueprint: Blueprint, groups: Groups) -> float:
     for _, _, columns in blueprint.family.slices():
         whole[:, columns] = observed[:, columns].all(1, keepdims=True)
     counted = weight * whole.any(1)
-    return float(np.average(fitted.log_jacobian(whole), weights=counted)) if counted.sum() else 0.0
+    return float(np.average(fitted.log_jacobian(whole, groups.item), weights=counted)) if counted.sum() else 0.0

@@ -1,66 +1,122 @@
-"""Where two families are plausible, groups that are left out decide: under which is a linear model of them likelier?
+"""Where several families are plausible, groups left out decide: under which is a linear model of them likelier?
 
-Both are densities of the same values in the table's units, so that their scores compare.
+    d_g = log p(group g | another) - log p(group g | the simplest so far),      another is better if  sum d > k sd(d)
+
+All rivals are densities, or all are probabilities, of the same values in the table's units, so that their scores
+compare. A family with a parameter more has to be clearly better; one that contains another need not be (Poisson laws are
+negative binomial ones).
 """
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
+import torch
+from torch import Tensor
 
-from efattn import families
+from efattn.data import Groups
 from efattn.errors import EfattnError
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, split
-from efattn.estimators.families import POSITIVE, Choice
+from efattn.estimators.families import Choice
 from efattn.families import Family, Product
+from efattn.models import Conditionals
 from efattn.network import Context
 from efattn.simple import LinearModel
 
 HELD, SPLITS = 0.25, 3  # share left out, and how often
 LARGE = 500_000  # rows times items, from which on what each item looks like on its own decides
-SECONDS, GROUPS = 4.0, 1000  # how long each fit may take, and how many groups are looked at
+SECONDS, GROUPS, ROWS = 5.0, 1000, 5000  # how long it may take in all, and how many groups and rows are looked at
+PENALTY = 10.0  # of the linear model: the same for all
+CLEARLY = {"student_t": 2.0, "negative_binomial": 0.0}  # standard errors; of the others one
+TOKENS = 16_384
 
 
 def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> tuple[Choice, ...]:
-    """The draft's choices, with the family that groups left out like best where it was open: positive numbers."""
-    if len(draft.choices) != 1 or draft.choices[0].why is None or draft.choices[0].family.name not in POSITIVE:
-        return draft.choices
-    groups, column = draft.groups, draft.choices[0].columns[0]
+    """The draft's choices, with the family that groups left out like best where there are rivals."""
+    groups = draft.groups
     assert groups is not None
-    seen = groups.value[:, 0] if groups.value is not None else np.zeros(0)
-    seen = seen[np.isfinite(seen)]
-    if len(groups.rows) * max(draft.items, 1) > LARGE:
+    if len(draft.choices) != 1 or not draft.choices[0].rivals or len(groups) < 2 or groups.value is None:
         return draft.choices
-    if not seen.size or not families.Gamma.support.contains(seen).all() or len(groups) < 2 or seen.min() == seen.max():
+    choice, seen = draft.choices[0], groups.value[:, 0][np.isfinite(groups.value[:, 0])]
+    if len(groups.rows) * max(draft.items, 1) > LARGE or not seen.size or seen.min() == seen.max():
         return draft.choices
-    candidates = [families.named(name) for name in POSITIVE]
-    splits = [_scores(draft, candidates, context, standardise, seed + k) for k in range(SPLITS)]
-    known = [scores for scores in splits if scores is not None]
-    if not known:
+    end, scores = time.monotonic() + SECONDS, dict[str, list[Tensor]]()
+    for k in range(SPLITS):
+        mine = _scores(draft, choice.rivals, context, standardise, seed + k, end)
+        if mine is None or (k and time.monotonic() > end):
+            break
+        for name, one in mine.items():
+            scores.setdefault(name, []).append(one)
+    if len(scores) < 2:
         return draft.choices
-    scores = np.mean(known, 0)
-    best = int(np.argmax(scores))
-    told = " against ".join(f"{scores[k]:.3f} ({candidates[k].name})" for k in (best, 1 - best))
-    return (Choice(candidates[best], (column,), f"positive; groups left out have {told} nats a value"),)
+    several = {name: torch.cat(parts) for name, parts in scores.items()}
+    best = _best(several)
+    family = next(one for one in choice.rivals if one.name == best)
+    return (Choice(family, choice.columns, f"{_what(choice)}; {_told(several, best)}"),)
+
+
+def _best(scores: dict[str, Tensor]) -> str:
+    """scores: of each, (group, 2), sums of log p and of weights. The first is the simplest."""
+    best, *others = scores
+    for name in others:
+        gain = scores[name][:, 0] - scores[best][:, 0]
+        error = float(((gain - gain.mean()) ** 2).sum().sqrt())
+        best = name if float(gain.sum()) > CLEARLY.get(name, 1.0) * error else best
+    return best
+
+
+def _what(choice: Choice) -> str:
+    """The first words of why, without what each item looked like."""
+    return (choice.why or "").split(",")[0]
+
+
+def _told(scores: dict[str, Tensor], best: str) -> str:
+    means = {name: float(one[:, 0].sum() / one[:, 1].sum()) for name, one in scores.items()}
+    others = ", ".join(f"{mean:.3f} ({name})" for name, mean in means.items() if name != best)
+    return f"groups left out have {means[best]:.3f} ({best}) against {others} nats a value"
 
 
 def _scores(
-    draft: Blueprint, candidates: Sequence[Family], context: Context, standardise: str, seed: int
-) -> list[float] | None:
-    """Of each, per value of the groups left out; None where one cannot be fitted."""
-    groups = draft.groups
-    assert groups is not None
-    if len(groups) > GROUPS:
-        groups = groups.subset(np.sort(np.random.default_rng(seed).permutation(len(groups))[:GROUPS]))
-    scores = []
-    for family in candidates:
+    draft: Blueprint, rivals: Sequence[Family], context: Context, standardise: str, seed: int, end: float
+) -> dict[str, Tensor] | None:
+    """Of the groups left out, (group, 2) each; only of those that can be fitted in time."""
+    groups = _fewer(draft, seed)
+    scores = dict[str, Tensor]()
+    for family in rivals:
         try:
             mine = split(replace(draft, family=Product((family,)), groups=groups), HELD, seed, standardise)
             assert mine.train is not None
             assert mine.held is not None
-            model = LinearModel(seconds=SECONDS).build(mine.setting("value", context))
+            model = LinearModel(penalty=PENALTY).build(mine.setting("value", context))
             model.fit(mine.train)  # type: ignore[operator]
-            scores.append(float(model.score(mine.held)) + mean_log_jacobian(mine, mine.held))  # type: ignore[operator]
+            one = _by_group(model, mine.held)
+            one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
         except (EfattnError, ArithmeticError, RuntimeError, ValueError):
-            return None
-    return scores if np.isfinite(scores).all() else None
+            continue
+        if one.isfinite().all() and float(one[:, 1].sum()) > 0:
+            scores[family.name] = one
+        if time.monotonic() > end and len(scores) < len(rivals):
+            return scores if len(scores) > 1 else None
+    return scores
+
+
+def _fewer(draft: Blueprint, seed: int) -> Groups:
+    """As many groups as are looked at."""
+    groups = draft.groups
+    assert groups is not None
+    order = np.random.default_rng(seed).permutation(len(groups))
+    rows = np.cumsum(groups.lengths[order])
+    kept = order[: max(int(np.searchsorted(rows, ROWS)), 2)][:GROUPS]
+    return groups if len(kept) == len(groups) else groups.subset(np.sort(kept))
+
+
+@torch.no_grad()
+def _by_group(model: Conditionals, held: Groups) -> Tensor:
+    """(group, 2): sums of weighted log p and of weights."""
+    sums = []
+    for batch in held.batches(TOKENS, context=model.context, dtype=torch.float64):
+        scores = model.log_prob(batch)
+        weight = scores.weight.double() * scores.scored
+        sums.append(torch.stack([(scores.values.double() * weight).sum(1), weight.sum(1)], 1))
+    return torch.cat(sums)

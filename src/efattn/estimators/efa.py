@@ -9,7 +9,7 @@ from efattn.declared import explained
 from efattn.estimators import companions
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
-from efattn.families import Categorical
+from efattn.families import Categorical, Family, LogNormal, PerItem, Product
 from efattn.models import Conditionals, Holes, Term
 from efattn.network import (
     AttributeVectors,
@@ -17,6 +17,7 @@ from efattn.network import (
     Gaps,
     Head,
     ItemVectors,
+    ItemViews,
     OwnAttributes,
     Rates,
     Stack,
@@ -101,6 +102,7 @@ class EFA(EFAOptions, GroupEstimator):
             gaps=gaps,
             own_time=blueprint.schema.own_time,
             holes=holes,
+            views=_views(family),
         )
 
     def _holes(self, auto: float, blueprint: Blueprint | None = None) -> Holes | None:
@@ -137,3 +139,23 @@ class EFA(EFAOptions, GroupEstimator):
     def _check(self) -> None:
         check_model(self)
         companions.check(self.companions)
+
+
+def _views(family: Product) -> ItemViews | None:
+    """Of values that are of several kinds, or of several orders of magnitude."""
+    if not any(isinstance(part, PerItem | LogNormal) for part in family.parts):
+        return None
+    rows = max((len(part.table) for part in family.parts if isinstance(part, PerItem)), default=1)
+    columns = []
+    for part in family.parts:
+        if isinstance(part, PerItem):
+            logs = [_by_magnitude(part.parts[kind]) for kind in part.table]
+            columns.append(logs + logs[-1:] * (rows - len(logs)))
+        else:
+            columns += [[isinstance(part, LogNormal)] * rows] * part.columns
+    return ItemViews(list(zip(*columns, strict=True)))
+
+
+def _by_magnitude(part: Family) -> bool:
+    """Counts and positive numbers."""
+    return part.mean_bounds[0] >= 0 and part.mean_bounds[1] == float("inf")

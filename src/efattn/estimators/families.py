@@ -1,39 +1,53 @@
 """Which family each value column gets.
 
     family="auto"   each family says whether a column looks like its own; of those that do, the first in this order:
+      items that differ in kind                     per_item, a family for each kind
       only 0 and 1                                  bernoulli
       whole numbers, at most 11 levels, range <= 10 ordinal, unless they start at 0 and a law of counts does as well
       whole numbers >= 0 that are counts            poisson, or negative_binomial where the variance exceeds 1.5 means;
                                                     no counts: what a normal curve fits better, or never near 0
       numbers strictly between 0 and 1              beta
-      numbers > 0                                   gamma or gaussian, whichever describes each item's values better
+      numbers > 0                                   gaussian, gamma or log_normal, whichever describes items better
       anything else                                 gaussian
 
-Or a name, a family, one of them per column as a list, or a mapping from a column (a tuple of columns) to one.
+Where several are plausible they are rivals, and groups that are left out decide (deciding.py). Or a name, a family, one
+of them per column as a list, or a mapping from a column (a tuple of columns) to one.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from efattn import families
 from efattn.errors import DataError, Note, option
-from efattn.families import Family, Product
+from efattn.estimators import kinds
+from efattn.families import Family, PerItem, Product
+from efattn.families.evidence import OVERDISPERSED, are_whole
 
 Spec = str | Family
-POSITIVE = ("gamma", "gaussian")  # what positive numbers may be
-ENOUGH, MOST = 8, 200  # values of an item, and items, to look at
+POSITIVE = ("gaussian", "gamma", "log_normal", "student_t")  # what positive numbers may be, the simplest first
+REAL, COUNTS = ("gaussian", "student_t"), ("poisson", "negative_binomial")
+SHOWN = 4  # items by name
+ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on it is told that no family has them
 
 
 class Choice(NamedTuple):
-    """The family of some columns (of one, mostly), and why: None where it was asked for."""
+    """The family of some columns (of one, mostly), and why: None where it was asked for; rivals: what else it could
+    be, the simplest first, itself among them; none where nothing is open."""
 
     family: Family
     columns: tuple[str, ...]
     why: str | None = None
+    rivals: tuple[Family, ...] = ()
+
+
+class Items(NamedTuple):
+    """How many there are, and the name of each by its number."""
+
+    number: int
+    name: Callable[[int], Any] = str
 
 
 class Choices(NamedTuple):
@@ -51,7 +65,7 @@ class Choices(NamedTuple):
         """What was chosen without being asked for."""
         told = [part for part in self.parts if part.why is not None]
         return [
-            Note("family", f"Family of {part.columns[0]!r}: {part.family!r} ({part.why}).", part.columns[0])
+            Note("family", f"Family of {part.columns[0]!r}: {_shown(part.family)} ({part.why}).", part.columns[0])
             for part in told
         ]
 
@@ -63,51 +77,116 @@ def ordered(spec: Any, columns: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(name for names, _ in _from_mapping(spec, columns) for name in names)
 
 
-def choose(values: np.ndarray, columns: Sequence[str], spec: Any, item: np.ndarray | None = None) -> Choices:
-    """values (row, column), NaN where missing; item (row,): the number of each row's, where there are items."""
+def choose(
+    values: np.ndarray,
+    columns: Sequence[str],
+    spec: Any,
+    item: np.ndarray | None = None,
+    items: Items | None = None,
+    exposed: bool = False,
+) -> Choices:
+    """values (row, column), NaN where missing; item (row,): the number of each row's, where there are items; items: how
+    many, and their names; exposed: whether there is an exposure, which counts have."""
+    items = Items(0 if item is None else int(item.max(initial=-1)) + 1) if items is None else items
     choices = []
-    for names, one in _pairs(spec, columns):
-        y = values[:, [list(columns).index(name) for name in names]]
-        choice = automatic(y[:, 0], names[0], item) if one == "auto" else Choice(_asked(one, y, names), names)
-        if choice.family.columns != len(names):
+    for several, one in _pairs(spec, columns):
+        y = values[:, [list(columns).index(name) for name in several]]
+        if one == "auto" or (isinstance(one, str) and families.kind(one) is PerItem):
+            choice = automatic(y[:, 0], several[0], item, items, exposed, each=one != "auto")
+        else:
+            choice = Choice(_asked(one, y, several), several)
+        _check_kinds(choice, several, item, items.number)
+        if choice.family.columns != len(several):
             raise DataError(
-                f"{choice.family!r} is a family of one column, and {names!r} are {len(names)}. Give each its own, or "
-                f"pass {option('family', 'multivariate_gaussian')}.",
-                column=names[0],
+                f"{choice.family!r} is a family of one column, and {several!r} are {len(several)}. Give each its own, "
+                f"or pass {option('family', 'multivariate_gaussian')}.",
+                column=several[0],
                 option="family",
             )
         choices.append(choice)
     return Choices.of(choices)
 
 
-def automatic(y: np.ndarray, column: str = "value", item: np.ndarray | None = None) -> Choice:
-    """The family of one column and the rule that chose it."""
+def automatic(
+    y: np.ndarray,
+    column: str = "value",
+    item: np.ndarray | None = None,
+    items: Items | None = None,
+    exposed: bool = False,
+    each: bool = False,
+) -> Choice:
+    """The family of one column and the rule that chose it. each: of each item, whether or not they differ in kind."""
     there = np.isfinite(y)
     seen = y[there]
-    kinds = [kind for kind in families.known() if kind.of_values and not kind.several_columns]
-    claims = [(claim.rank, claim.why, kind) for kind in kinds if (claim := kind.applicable(seen)) is not None]
+    mine = np.zeros(len(seen), np.int64) if item is None else item[there]
+    items = Items(int(mine.max(initial=0)) + 1) if items is None or item is None else items
+    if each and item is not None:
+        family = kinds.each(seen, mine, items.number)
+        return Choice(family, (column,), f"asked for each item: {_parts(family, items)}")
+    if exposed and are_whole(seen) and seen.min() >= 0:
+        return _counted(seen, column, "counts with an exposure")
+    known = [kind for kind in families.known() if kind.of_values and not kind.several_columns]
+    claims = [(claim.rank, claim.why, kind) for kind in known if (claim := kind.applicable(seen)) is not None]
     _, why, kind = min(claims, key=lambda claim: claim[0])
-    if kind.name in POSITIVE and seen.size and families.Gamma.support.contains(seen).all():
-        kind, why = _within_items(seen, np.zeros(len(seen), np.int64) if item is None else item[there])
+    mix = kinds.mixed(seen, mine, items.number) if kind in families.FAMILIES and item is not None else None
+    if mix is not None:
+        return Choice(mix, (column,), f"items differ in kind: {_parts(mix, items)}")
+    if kind.name in COUNTS and not kinds.rounded(seen, mine, items.number):
+        return _counted(seen, column, why)
+    if kind.name in (*POSITIVE, *COUNTS):
+        return _measured(seen, mine, items.number, column)
     return Choice(kind(**kind.sized(seen, 1)), (column,), why)
 
 
-def _within_items(y: np.ndarray, item: np.ndarray) -> tuple[type[Family], str]:
-    """Of positive numbers: gamma or gaussian, whichever describes each item's own better. Items of different sizes make
-    any column look skewed."""
-    numbers, count = np.unique(item, return_counts=True)
-    kept = numbers[count >= ENOUGH][:MOST]
-    if not len(kept):
-        kept, item = np.zeros(1, np.int64), np.zeros(len(y), np.int64)
-    scores = dict.fromkeys(POSITIVE, 0.0)
-    for number in kept:
-        mine = torch.as_tensor(y[item == number])
-        for name in POSITIVE:
-            family = families.named(name)
-            scores[name] += float(family.log_prob(family.start(mine).expand(len(mine), -1), mine).sum())
-    best = "gamma" if scores["gamma"] > scores["gaussian"] + 1 else "gaussian"
-    whose = "of each item" if len(kept) > 1 else "of the column"
-    return families.kind(best), f"positive, {'skewed' if best == 'gamma' else 'symmetric'} within the values {whose}"
+def _counted(y: np.ndarray, column: str, why: str) -> Choice:
+    """Poisson or negative binomial, by the variance, until groups that are left out decide."""
+    even = not y.size or y.var() <= OVERDISPERSED * y.mean()
+    rivals = (families.Poisson(), families.NegativeBinomial())
+    return Choice(rivals[0 if even else 1], (column,), why, rivals if y.size and y.min() < y.max() else ())
+
+
+def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choice:
+    """Real numbers: normal until others are likelier."""
+    if not y.size or y.min() == y.max():
+        return Choice(families.Gaussian(), (column,), "real numbers" if y.size else "nothing observed")
+    positive = bool(families.Gamma.support.contains(y).all())
+    best, looked = kinds.best_measure(y, item, items)
+    whose = "of each item" if looked > 1 else "of the column"
+    why = f"positive, {'symmetric' if best == 'gaussian' else 'skewed'} within the values {whose}"
+    zeros = float(np.mean(y == 0))
+    if not positive:
+        why = "real numbers"
+    if y.min() == 0 and zeros > ZEROS and not are_whole(y):
+        why = f"numbers >= 0, of which {zeros:.0%} are exactly 0: no family has both, and a normal law stands in"
+    rivals = tuple(families.named(name) for name in (POSITIVE if positive else REAL))
+    return Choice(families.named(best), (column,), why, rivals)
+
+
+def _parts(family: PerItem, items: Items) -> str:
+    """gaussian for Temp, Wind; negative_binomial for Ozone"""
+    told = []
+    for k, part in enumerate(family.parts):
+        mine = [str(items.name(i)) for i, kind in enumerate(family.kinds) if kind == k]
+        more = f" and {len(mine) - SHOWN} more" if len(mine) > SHOWN else ""
+        told.append(f"{part.name} for {', '.join(mine[:SHOWN])}{more}")
+    return "; ".join(told)
+
+
+def _shown(family: Family) -> str:
+    """Of many items, not the kind of each."""
+    return f"PerItem({', '.join(map(repr, family.parts))})" if isinstance(family, PerItem) else repr(family)
+
+
+def _check_kinds(choice: Choice, columns: tuple[str, ...], item: np.ndarray | None, items: int) -> None:
+    family = choice.family
+    if isinstance(family, PerItem) and (item is None or len(family.kinds) != items):
+        there = "there is no item column" if item is None else f"there are {items} items"
+        raise DataError(
+            f"A family per item has a kind for each, in the order of their names: it has {len(family.kinds)}, and "
+            f"{there}. Pass {option('item')}, or another {option('family')}.",
+            column=columns[0],
+            option="family",
+        )
 
 
 def _pairs(spec: Any, columns: Sequence[str]) -> list[tuple[tuple[str, ...], Spec]]:

@@ -69,9 +69,14 @@ def _is_of(fitted: Standardiser, family: Product | None, columns: int, items: in
     methods, centre, scale, by_item = fitted.methods, fitted.centre, fitted.scale, fitted.item_centre
     if not len(methods) == len(centre) == len(scale) == columns or not set(methods) <= set(get_args(Method)):
         return False
-    if ("item" in methods) != (by_item is not None):
+    if bool({"item", "item_spread"} & set(methods)) != (by_item is not None):
         return False
-    if by_item is not None and (by_item.shape != (items + 1, columns) or not np.isfinite(by_item).all()):
+    if ("item_spread" in methods) != (fitted.item_scale is not None):
+        return False
+    for x in (by_item, fitted.item_scale):
+        if x is not None and (x.shape != (items + 1, columns) or not np.isfinite(x).all()):
+            return False
+    if fitted.item_scale is not None and (fitted.item_scale <= 0).any():
         return False
     plain = np.array([method == "none" for method in methods], bool)
     origins = np.zeros(columns) if family is None else np.array(family.origins)

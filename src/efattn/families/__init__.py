@@ -21,11 +21,14 @@ from efattn.families.categorical import Categorical
 from efattn.families.exponential import Exponential
 from efattn.families.gamma import Gamma
 from efattn.families.gaussian import Gaussian
+from efattn.families.log_normal import LogNormal
 from efattn.families.multivariate_gaussian import MultivariateGaussian
 from efattn.families.negative_binomial import NegativeBinomial
 from efattn.families.ordinal import Ordinal
+from efattn.families.per_item import PerItem
 from efattn.families.poisson import Poisson
 from efattn.families.product import Product
+from efattn.families.student_t import StudentT
 
 FAMILIES: tuple[type[Family], ...] = (
     Categorical,
@@ -33,12 +36,15 @@ FAMILIES: tuple[type[Family], ...] = (
     Binomial,
     Poisson,
     Gaussian,
+    StudentT,
     MultivariateGaussian,
     Gamma,
+    LogNormal,
     Exponential,
     Beta,
     NegativeBinomial,
     Ordinal,
+    PerItem,
     Product,
 )
 
@@ -99,6 +105,8 @@ def from_json(saved: Any) -> Family:
     options = {key: value for key, value in saved.items() if key != "name"}
     if isinstance(options.get("parts"), list):
         options["parts"] = tuple(from_json(part) for part in options["parts"])
+    if isinstance(options.get("kinds"), list):
+        options["kinds"] = tuple(options["kinds"])
     return named(saved["name"], **options)
 
 
@@ -114,7 +122,7 @@ def _argument(f: Any) -> str:
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [to_json(part) for part in value]
+        return [to_json(part) if isinstance(part, Family) else _plain(part) for part in value]
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value

@@ -8,7 +8,8 @@ family it says itself: a new one is one class.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple, Self, final
 
 import numpy as np
@@ -141,6 +142,11 @@ class Family(ABC):
         """One of its columns on its own: a family of one column, and its outputs."""
         return self, f
 
+    def laws(self, f: torch.Tensor) -> "Iterator[tuple[torch.Tensor, Family, slice]]":
+        """Of one column: rows (index into the flattened ...), the family that they have, and its outputs. One family
+        for all rows, mostly."""
+        yield torch.arange(f[..., 0].numel()), self, slice(0, self.size)
+
     @abstractmethod
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         """The one f (size,), float64, that fits all of y best: where training starts. NaN is missing."""
@@ -174,6 +180,10 @@ class Family(ABC):
         """Whether a column looks like its own, which family="auto" asks. values: (n,), all finite."""
         return None
 
+    def by_item(self, item: np.ndarray) -> Iterator[tuple[np.ndarray, int, "Family"]]:
+        """Where its law depends on a row's item: rows, their column, and the family that they have. item: (row,)."""
+        yield from ()
+
     @final
     def check(
         self,
@@ -181,15 +191,34 @@ class Family(ABC):
         column: str | Sequence[str] = "value",
         label: Callable[[int], str] | None = None,
         row: Callable[[int], int] | None = None,
+        item: np.ndarray | None = None,
     ) -> None:
         """Raise a DataError for the first value outside the support. NaN is missing, and passes. label: a row of y in
-        words; row: its number in the table, for the error's `row`."""
+        words; row: its number in the table, for the error's `row`; item: the number of each row's."""
+        words = label or (lambda index: f"row {index}")
         try:
-            self.support.check(type(self).__name__, y, column, label or (lambda index: f"row {index}"))
+            self.support.check(type(self).__name__, y, column, words)
+            if item is not None:
+                self._check_by_item(np.asarray(y).reshape(len(item), self.columns), column, words, item)
         except DataError as error:
             if error.row is not None and label is not None:
                 error.row = None if row is None else row(error.row)
             raise
+
+    def _check_by_item(
+        self, y: np.ndarray, column: str | Sequence[str], label: Callable[[int], str], item: np.ndarray
+    ) -> None:
+        for rows, c, part in self.by_item(item):
+            name = column if isinstance(column, str) else column[c]
+            try:
+                part.support.check(type(part).__name__, y[rows, c], name, partial(_one_of, label, rows))
+            except DataError as error:
+                error.row = None if error.row is None else int(rows[error.row])
+                raise
+
+
+def _one_of(label: Callable[[int], str], rows: np.ndarray, index: int) -> str:
+    return label(int(rows[index]))
 
 
 class ExponentialFamily(Family):

@@ -1,10 +1,14 @@
 """What a column of values looks like, for the families that ask whether it is theirs and how large they must be."""
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from efattn.families.supports import WHOLE
 
-FAR = 100.0  # a mean beyond which numbers that never come near 0 count nothing
+FAR = 10.0  # a mean beyond which counts that never come near 0 vary as Poisson ones do, or are none
+EVEN = 0.7  # variance over mean: below it, numbers vary less than Poisson ones
+ROUND, ROUNDED = 10, 0.5  # the share of multiples of ten among many numbers, from which on they are rounded
 ENOUGH = 30  # values, below which levels are not judged by their law
 OVERDISPERSED = 1.5  # variance over mean: beyond it, counts vary more than Poisson ones
 
@@ -23,22 +27,32 @@ def are_whole(values: np.ndarray) -> bool:
 def dispersion_of_counts(values: np.ndarray) -> float | None:
     """Variance over mean of whole numbers >= 0 that are counts of something; None of others. Whole numbers are no
     counts because they are whole: temperatures, years and ages are better described by a normal curve, prices and
-    incomes lie far from 0."""
+    incomes lie far from 0 or are rounded to tens."""
     if not are_whole(values) or values.min() < 0 or values.min() == values.max():
         return None
-    if (values.min() > 0 and values.mean() > FAR) or _normal(values) > _counts(values) + np.log(values.size):
+    ratio = float(values.var() / values.mean())
+    if values.min() > 0 and values.mean() > FAR and not EVEN < ratio < OVERDISPERSED:
         return None
-    return float(values.var() / values.mean())
+    if values.max() > ROUND**2 and np.mean(values[values > 0] % ROUND == 0) > ROUNDED:
+        return None
+    return None if normal_is_better([values]) else ratio
 
 
-def counts_suffice(values: np.ndarray) -> bool:
+def normal_is_better(several: Sequence[np.ndarray]) -> bool:
+    """Whether rounded normal laws describe whole numbers, each item's own, clearly better than laws of counts do."""
+    varied = [one for one in several if one.min() < one.max()]
+    gain = sum(_normal(one) - _counts(one) for one in varied)
+    return bool(varied) and gain > np.log(sum(one.size for one in varied))
+
+
+def counts_suffice(values: np.ndarray, least: int = 3) -> bool:
     """Whether a few whole numbers from 0 on, such as goals, are described by a law of counts about as well as by a
-    probability for each level, which has more parameters (Schwarz's criterion)."""
-    if values.min() != 0 or values.max() < 3 or values.size < ENOUGH:
+    probability for each level, which has more parameters (Schwarz's criterion). least: how far they have to reach."""
+    if values.min() != 0 or values.max() < least or values.size < ENOUGH:
         return False
     share = np.bincount(values.astype(np.int64)) / values.size
     free = values.size * float(np.sum(share[share > 0] * np.log(share[share > 0])))
-    return 2 * (free - _counts(values)) <= (len(share) - 3) * np.log(values.size)
+    return 2 * (free - _counts(values)) <= max(len(share) - 3, 1) * np.log(values.size)
 
 
 def _counts(values: np.ndarray) -> float:

@@ -21,6 +21,7 @@ from efattn.families.stable import bounded, pick, precise, precisely, unbounded
 from efattn.families.supports import WHOLE, WholeNumbers
 
 BOUND = 20.0
+FEW = 6  # steps of a scale that begins anywhere; from 0, 1 or -k on they may be ten
 MOST = 10_000  # levels: each is a cut-point, and a probability of every row
 
 
@@ -52,6 +53,9 @@ class Ordinal(Family):
     @classmethod
     def applicable(cls, values: np.ndarray) -> Claim | None:
         if not are_whole(values) or not 0 < values.max() - values.min() <= 10 or counts_suffice(values):
+            return None
+        begins = 0 <= values.min() <= 1 or values.min() == -values.max()
+        if not begins and values.max() - values.min() > FEW:
             return None
         return Claim(2, f"whole numbers from {values.min():.17g} to {values.max():.17g}")
 

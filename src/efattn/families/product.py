@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import ClassVar, final
 
+import numpy as np
 import torch
 
 from efattn.errors import DataError
@@ -16,6 +17,7 @@ from efattn.families.base import Family
 from efattn.families.gamma import Gamma
 from efattn.families.multivariate_gaussian import MultivariateGaussian
 from efattn.families.ordinal import Ordinal
+from efattn.families.per_item import PerItem
 from efattn.families.poisson import Poisson
 from efattn.families.supports import Columns, ScalarSupport
 
@@ -100,6 +102,17 @@ class Product(Family):
         for part in self.parts:
             yield part, slice(output, output + part.size), slice(column, column + part.columns)
             output, column = output + part.size, column + part.columns
+
+    @property
+    def kinds(self) -> tuple[tuple[int, int, PerItem], ...]:
+        """The parts whose kind depends on the item: where their outputs begin, which output says the kind."""
+        found = [(o.start, o.stop - 1, part) for part, o, _ in self.slices() if isinstance(part, PerItem)]
+        return tuple(found)
+
+    def by_item(self, item: np.ndarray) -> Iterator[tuple[np.ndarray, int, Family]]:
+        for part, _, columns in self.slices():
+            for rows, column, one in part.by_item(item):
+                yield rows, columns.start + column, one
 
     def log_probs(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         """Of each part, (..., parts): mask, then sum."""

@@ -164,6 +164,31 @@ class WholeNumbers(ScalarSupport):
 
 @final
 @dataclass(frozen=True)
+class OneOf(ScalarSupport):
+    """Inside any of several, each for rows of its own. No number is inside all of them: NaN stands in."""
+
+    several: tuple[ScalarSupport, ...]
+    inside = np.nan
+
+    @property
+    def words(self) -> str:
+        return " or ".join(dict.fromkeys(one.words for one in self.several))
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        lows, highs = zip(*(one.bounds for one in self.several), strict=True)
+        return min(lows), max(highs)
+
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        inside: np.ndarray = np.logical_or.reduce([one.contains(y) for one in self.several])
+        return inside
+
+    def remedy(self, value: float) -> str:
+        return self.several[0].remedy(value)
+
+
+@final
+@dataclass(frozen=True)
 class Columns(Support):
     """Several columns side by side: for each the title of its family and its support. y is (..., columns)."""
 

@@ -133,7 +133,7 @@ class Fitted:
     def check(self, groups: Groups, *, items: bool = True) -> None:
         """Values in the family's support; items as the model allows them, where they are asked about."""
         if self.family is not None and groups.value is not None:
-            self.family.check(groups.value, self.schema.roles.of("value"), groups.label)
+            self.family.check(groups.value, self.schema.roles.of("value"), groups.label, item=groups.item)
         if items and self.support == "distinct" and "item" in self.terms:
             groups.check_distinct()
 

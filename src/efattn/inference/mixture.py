@@ -109,9 +109,13 @@ def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[float],
         rows = apart[..., c]
         if rows.any():
             columns = [family.column(f[rows], c) for f in members]
-            excess = partial(_excess, columns, parts, p)
-            search = _first_whole if columns[0][0].discrete else _root
-            quantiles[..., c][rows] = search(excess, low[..., c][rows], high[..., c][rows])
+            ends, found = (low[..., c][rows], high[..., c][rows]), quantiles[..., c][rows]
+            for index, law, outputs in columns[0][0].laws(columns[0][1]):
+                if len(index):
+                    mine = [(law, f[index][:, outputs]) for _, f in columns]
+                    search = _first_whole if law.discrete else _root
+                    found[index] = search(partial(_excess, mine, parts, p), *(end[index] for end in ends))
+            quantiles[..., c][rows] = found
     return quantiles
 
 

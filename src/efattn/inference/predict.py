@@ -75,6 +75,7 @@ def expected(
     names = schema.roles.of("value")
     kinds = ("mean", "sd") if interval is None else ("mean", "sd", "lower", "upper")
     columns = {f"{name}_{kind}": np.full(rows, np.nan) for name in names for kind in kinds}
+    means = set(columns)
     for batch in fitted.batches(schema.standardise(groups), parts[0].model):
         members = [part.outputs(batch).double() for part in parts]
         item = None if batch.item is None else batch.item[:, : batch.length].numpy()
@@ -89,7 +90,8 @@ def expected(
                 put(columns[f"{name}_{kind}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
         _put_levels(fitted, columns, batch, members, shares, rows)
     for name, column in columns.items():
-        refuse_infinite(column, np.ones(rows, bool), groups, f"prediction {name!r}", names[0])
+        told = np.ones(rows, bool) if name in means else ~np.isnan(column)  # of some items alone there are levels
+        refuse_infinite(column, told, groups, f"prediction {name!r}", names[0])
     return columns
 
 
@@ -103,20 +105,25 @@ def _put_levels(
 ) -> None:
     assert fitted.family is not None
     names = fitted.schema.roles.of("value")
-    for part, outputs, where in fitted.family.slices():
-        levels = part.level_names
-        if not levels:
-            continue
-        name, p = names[where.start], mixture.average((part.probabilities(f[..., outputs]) for f in members), shares)
-        columns.setdefault(f"{name}_mode", np.full(rows, np.nan))
-        put(columns[f"{name}_mode"], batch, torch.as_tensor(levels, dtype=torch.float64)[p.argmax(-1)])
-        for k, level in enumerate(levels if len(levels) <= MOST_LEVELS else ()):
-            columns.setdefault(f"{name}_p_{level}", np.full(rows, np.nan))
-            put(columns[f"{name}_p_{level}"], batch, p[..., k])
+    for part, place, where in fitted.family.slices():
+        name, mine = names[where.start], [f[..., place] for f in members]
+        for index, law, outputs in part.laws(mine[0]):
+            levels = law.level_names
+            if not levels:
+                continue
+            here = torch.zeros(mine[0][..., 0].numel(), dtype=torch.bool)
+            here[index] = True
+            here = here.reshape(mine[0].shape[:-1])
+            p = mixture.average((law.probabilities(f[..., outputs]) for f in mine), shares)
+            columns.setdefault(f"{name}_mode", np.full(rows, np.nan))
+            put(columns[f"{name}_mode"], batch, torch.as_tensor(levels, dtype=torch.float64)[p.argmax(-1)], here)
+            for k, level in enumerate(levels if len(levels) <= MOST_LEVELS else ()):
+                columns.setdefault(f"{name}_p_{level}", np.full(rows, np.nan))
+                put(columns[f"{name}_p_{level}"], batch, p[..., k], here)
 
 
 def _in_units(fitted: Fitted, values: np.ndarray, item: np.ndarray | None, *, spread: bool) -> np.ndarray:
     standardiser = fitted.schema.standardiser
     if standardiser is None:
         return values
-    return standardiser.undo_scale(values) if spread else standardiser.undo(values, item)
+    return standardiser.undo_scale(values, item) if spread else standardiser.undo(values, item)

@@ -84,7 +84,9 @@ def row_scores(fitted: Fitted, groups: Groups, rows: int, member: int | None = N
             put(values, batch, here.values, here.scored)
             put(scored, batch, here.scored)
         if not term.of_items and groups.every.value is not None:
-            values[groups.every.row] += log_jacobian(term, fitted.schema, ~np.isnan(groups.every.value))
+            values[groups.every.row] += log_jacobian(
+                term, fitted.schema, ~np.isnan(groups.every.value), groups.every.item
+            )
         scored &= counted
         column = fitted.schema.roles.of("item" if term.of_items else "value")[0]
         refuse_infinite(values, scored, groups, f"log-likelihood of {name!r}", column)
@@ -122,7 +124,7 @@ def unknown_items(groups: Groups) -> int:
     return int((groups.item == groups.vocabulary.unknown).sum())
 
 
-def log_jacobian(term: Conditionals, schema: Schema, observed: np.ndarray) -> np.ndarray:
+def log_jacobian(term: Conditionals, schema: Schema, observed: np.ndarray, item: np.ndarray | None) -> np.ndarray:
     """(row,): of the columns that are scored, which are those of the parts observed whole."""
     if schema.standardiser is None:
         return np.zeros(len(observed))
@@ -130,7 +132,7 @@ def log_jacobian(term: Conditionals, schema: Schema, observed: np.ndarray) -> np
     whole = np.zeros_like(observed)
     for _, _, columns in term.family.slices():
         whole[:, columns] = observed[:, columns].all(1, keepdims=True)
-    return schema.standardiser.log_jacobian(whole)
+    return schema.standardiser.log_jacobian(whole, item)
 
 
 def put(out: np.ndarray, batch: Batch, values: Tensor, where: Tensor | None = None) -> None:

@@ -6,14 +6,14 @@ Unknown items and missing values are never scored. Averages are per target.
 """
 
 from abc import ABC, abstractmethod
-from typing import Literal, NamedTuple
+from typing import ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from efattn.data.batch import Batch
 from efattn.errors import DataError, option
-from efattn.families import Categorical, Family, Product
+from efattn.families import Categorical, Family, PerItem, Product
 from efattn.models.holes import Holes
 from efattn.network import Context
 
@@ -36,10 +36,12 @@ class Conditionals(nn.Module, ABC):
     """Conditionals of items (family Categorical) or of values (any other; several columns are a Product).
 
     context: "past" or "others". support="distinct": the items of a group never repeat, and an item among the others
-    of its group has probability zero. holes: what training hides of a batch.
+    of its group has probability zero. item_start: where the outputs of each item start, of a family per item. holes:
+    what training hides of a batch.
     """
 
     holes: Holes | None = None
+    starts_by_item: ClassVar[bool] = True  # whether outputs are added to `item_start`, or know the items by themselves
 
     def __init__(self, family: Family, context: Context, support: ItemSupport = "all") -> None:
         super().__init__()
@@ -48,6 +50,13 @@ class Conditionals(nn.Module, ABC):
         self.context, self.support = context, support
         inside = () if isinstance(self.family, Categorical) else self.family.support.inside
         self.register_buffer("inside", torch.tensor(inside))
+        rows = max((len(part.table) for _, _, part in self.kinds), default=0) if self.starts_by_item else 0
+        self.item_start = nn.Parameter(torch.zeros(rows, self.family.size)) if rows else None
+
+    @property
+    def kinds(self) -> tuple[tuple[int, int, PerItem], ...]:
+        """The parts of a family that depend on the item: where their outputs begin, which output says the kind."""
+        return self.family.kinds if isinstance(self.family, Product) else ()
 
     @abstractmethod
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
@@ -62,6 +71,8 @@ class Conditionals(nn.Module, ABC):
         if slots is None:
             slots = torch.arange(batch.length, device=batch.exists.device).expand(len(batch.exists), -1)
         f = self.raw_outputs(batch, slots)
+        if self.kinds:
+            f = self.with_kinds(f, at(_need(batch.item, "item")[:, : batch.length], slots))
         if self.support == "distinct" and self.of_items:
             return f.masked_fill(self.taken(batch, slots), -torch.inf)
         return f if self.of_items or batch.exposure is None else self._exposed(f, at(batch.exposure, slots))
@@ -82,7 +93,31 @@ class Conditionals(nn.Module, ABC):
         """(batch, length): the positions that are scored."""
         if self.of_items:
             return batch.target & (_need(batch.item, "item")[:, : batch.length] < self.family.size)
-        return batch.target & self._parts_observed(_need(batch.observed, "value")[:, : batch.length]).any(-1)
+        return batch.target & self._parts_observed(batch, None).any(-1)
+
+    def with_kinds(self, f: Tensor, item: Tensor) -> Tensor:
+        """f (..., size) of these items (...,), each from where its item starts, with its kind where that belongs."""
+        if self.item_start is not None:
+            f = f + self.item_start[item.clamp_max(len(self.item_start) - 1)]
+        for _, last, part in self.kinds:
+            table = torch.as_tensor(part.table, device=f.device).to(f.dtype)
+            kind = table[item.clamp_max(len(table) - 1)].unsqueeze(-1)
+            f = torch.cat([f[..., :last], kind, f[..., last + 1 :]], -1)
+        return f
+
+    def item_marginals(self, batch: Batch) -> Tensor:
+        """(items + 1, size), float64: of each item the f that fits its targets best without any context, drawn to that
+        of its kind. Of a family that is the same for all items, the one f of all of them."""
+        scored, item = self.targets(batch), _need(batch.item, "item")[:, : batch.length]
+        y = _need(batch.value, "value").masked_fill(~_need(batch.observed, "value"), torch.nan)[:, : batch.length]
+        weight = None if batch.weight is None else batch.weight[scored].double()
+        assert isinstance(self.family, Product)
+        rows = max(len(part.table) for _, _, part in self.kinds)
+        f = self.family.start(y[scored], weight).expand(rows, -1).clone()
+        for part, outputs, columns in self.family.slices():
+            if isinstance(part, PerItem):
+                f[: len(part.table), outputs] = part.starts(y[scored][:, columns.start], item[scored], weight)
+        return f
 
     def taken(self, batch: Batch, slots: Tensor) -> Tensor:
         """(batch, target, item): what distinct support rules out. The items of the group's other positions (`past`:
@@ -105,13 +140,17 @@ class Conditionals(nn.Module, ABC):
         return where < slots if self.context == "past" else (where != slots) & (where < batch.length)
 
     def marginal(self, batch: Batch) -> Tensor:
-        """The one f (size,) that fits the batch's targets best without any context."""
+        """The one f (size,) that fits the batch's targets best without any context, beyond `item_start`, which is
+        set."""
         scored = self.targets(batch)
         weight = None if batch.weight is None else batch.weight[scored]
         if self.of_items:
             return self.family.start(_need(batch.item, "item")[:, : batch.length][scored], weight)
         y = _need(batch.value, "value").masked_fill(~_need(batch.observed, "value"), torch.nan)
         f = self.family.start(y[:, : batch.length][scored], weight)
+        if self.item_start is not None:
+            self.item_start.data.copy_(self.item_marginals(batch))
+            f = torch.zeros_like(f)
         if batch.exposure is not None:
             share = batch.exposure[:, : batch.length][scored].double()
             rate = share.mean() if weight is None else (share * weight).sum() / weight.sum()
@@ -128,18 +167,26 @@ class Conditionals(nn.Module, ABC):
 
     def _value_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
         """The sum over the parts whose columns are all observed."""
-        y, observed = (_need(x, "value")[:, : batch.length] for x in (batch.value, batch.observed))
-        if slots is not None:
-            y, observed = at(y, slots), at(observed, slots)
-        observed = observed & scored[..., None]
-        y = torch.where(observed, y, self.get_buffer("inside").to(y.dtype))
+        y = _need(batch.value, "value")[:, : batch.length]
+        y = y if slots is None else at(y, slots)
+        parts = self._parts_observed(batch, slots) & scored[..., None]
+        sizes = torch.tensor([part.columns for part in self.family.parts] if isinstance(self.family, Product) else [])
+        there = parts.repeat_interleave(sizes.to(parts.device), -1)
+        y = torch.where(there, y, self.get_buffer("inside").to(y.dtype))
         values = self.family.log_probs(self.outputs(batch, slots), y) if isinstance(self.family, Product) else y
-        return torch.where(self._parts_observed(observed), values, 0.0).sum(-1)
+        return torch.where(parts, values, 0.0).sum(-1)
 
-    def _parts_observed(self, observed: Tensor) -> Tensor:
-        """(..., columns) -> (..., parts)"""
-        slices = self.family.slices() if isinstance(self.family, Product) else ()
-        return torch.stack([observed[..., columns].all(-1) for _, _, columns in slices], -1)
+    def _parts_observed(self, batch: Batch, slots: Tensor | None) -> Tensor:
+        """(batch, target, parts): whose columns are all there, and whose kind is known."""
+        observed = _need(batch.observed, "value")[:, : batch.length]
+        there = []
+        for part, _, columns in self.family.slices() if isinstance(self.family, Product) else ():
+            whole = observed[..., columns].all(-1)
+            if isinstance(part, PerItem):
+                whole = whole & (_need(batch.item, "item")[:, : batch.length] < len(part.kinds))
+            there.append(whole)
+        both = torch.stack(there, -1)
+        return both if slots is None else at(both, slots)
 
     def _exposed(self, f: Tensor, exposure: Tensor) -> Tensor:
         if not self.family.exposures:

@@ -17,7 +17,7 @@ from efattn.families import Family
 from efattn.models.distances import nearest
 from efattn.models.holes import Holes
 from efattn.models.scoring import Conditionals, ItemSupport, at
-from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, Stack, Visibility
+from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, ItemViews, Stack, Visibility
 from efattn.network.stack import Path
 
 
@@ -26,7 +26,7 @@ class Term(Conditionals):
     """neighbours: look only at so many nearest places (the first two attributes are latitude and longitude).
     missing="hidden": a position without values is no context at all, instead of being seen in its masked form. gaps:
     what tells the stack, if it asks, how much time lies between two positions. own_time: whether a target shows its own
-    time; if not, it takes that of the row before."""
+    time; if not, it takes that of the row before. views: how it sees values, if not as they are."""
 
     def __init__(
         self,
@@ -42,6 +42,7 @@ class Term(Conditionals):
         gaps: Gaps | None = None,
         own_time: bool = True,
         holes: Holes | None = None,
+        views: ItemViews | None = None,
     ) -> None:
         super().__init__(family, context, support)
         if embedding.width != stack.width:
@@ -52,7 +53,7 @@ class Term(Conditionals):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         self.embedding, self.stack, self.head = embedding, stack, head
         self.neighbours, self.missing, self.gaps, self.own_time = neighbours, missing, gaps, own_time
-        self.holes = holes
+        self.holes, self.views = holes, views
 
     def raw_outputs(
         self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
@@ -74,10 +75,11 @@ class Term(Conditionals):
         """Content (batch, context, width) and masked forms (batch, length, width)."""
         if self.embedding.own is not None and batch.attributes is None:
             raise DataError("This model was fitted with attributes, and the data have none.", option="attributes")
+        item = self._shown_item(batch)
         return self.embedding(
             batch.length,
-            item=self._shown_item(batch),
-            value=batch.value,
+            item=item,
+            value=batch.value if self.views is None or batch.value is None else self.views(batch.value, item),
             observed=shown(batch),
             attributes=batch.attributes,
             lag=batch.lag,
@@ -137,6 +139,8 @@ class Term(Conditionals):
             there = batch.exists
             assert batch.observed is not None
             self.embedding.rates.fit(batch.value[there], batch.observed[there], batch.exposure[there])
+        if self.views is not None and batch.value is not None and batch.observed is not None:
+            self.views.fit(batch.value, batch.observed, batch.item)
 
 
 def shown(batch: Batch) -> Tensor | None:

@@ -17,6 +17,8 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from efattn.network.known import OwnAttributes, Rates
 
+LEVELS = 20.0  # the mean of an item's values, where they are seen by their logarithm
+
 
 def mlp(sizes: Sequence[int], *, bias: bool = True) -> nn.Sequential:
     """Linear layers of the given sizes with ReLU between them."""
@@ -122,6 +124,58 @@ class ValueMLP(ValueVectors):
 
     def masked(self) -> Tensor:
         return self.mask
+
+
+@final
+class ItemViews(nn.Module):
+    """Values as a network sees them where items differ in kind: in units of each item's own spread, or of that of
+    their logarithm. logs (items + 1, columns): of which items, the last unknown; one row where there are no items."""
+
+    def __init__(self, logs: Sequence[Sequence[bool]]) -> None:
+        super().__init__()
+        self.register_buffer("logs", torch.tensor(logs))
+        self.register_buffer("unit", torch.ones(len(logs), len(logs[0])))
+        self.register_buffer("centre", torch.zeros(len(logs), len(logs[0])))
+        self.register_buffer("scale", torch.ones(len(logs), len(logs[0])))
+
+    def forward(self, value: Tensor, item: Tensor | None) -> Tensor:
+        row = self._row(value, item)
+        return (self._plain(value, row) - self.get_buffer("centre")[row]) / self.get_buffer("scale")[row]
+
+    @torch.no_grad()
+    def fit(self, value: Tensor, observed: Tensor, item: Tensor | None) -> None:
+        """value, observed (..., columns), item (...,): means and spreads; of no values, those of all."""
+        row = self._row(value, item)
+        for c in range(value.shape[-1]):
+            there = observed[..., c]
+            y, mine = value[there][:, c].double(), row[there]
+            if not len(y):
+                continue
+            level = self._moments(y, mine)[0]
+            self.get_buffer("unit")[:, c] = torch.where(level > 0, level / LEVELS, 1.0)
+            mean, spread = self._moments(self._plain(value, row)[there][:, c].double(), mine)
+            self.get_buffer("centre")[:, c] = mean
+            self.get_buffer("scale")[:, c] = torch.where(spread > 1e-6 * (1 + mean.abs()), spread, 1.0)
+
+    def _moments(self, x: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and standard deviation by row, (items + 1,)."""
+        rows = len(self.get_buffer("logs"))
+        count = torch.bincount(row, minlength=rows).double()
+        mean = torch.bincount(row, x, rows) / count.clamp_min(1)
+        spread = (torch.bincount(row, (x - mean[row]) ** 2, rows) / count.clamp_min(1)).sqrt()
+        return torch.where(count > 0, mean, x.mean()), torch.where(count > 1, spread, x.std(correction=0))
+
+    def _row(self, value: Tensor, item: Tensor | None) -> Tensor:
+        last = len(self.get_buffer("logs")) - 1
+        if item is None or not last:
+            return torch.zeros(value.shape[:-1], dtype=torch.long, device=value.device)
+        return item.clamp_max(last)
+
+    def _plain(self, value: Tensor, row: Tensor) -> Tensor:
+        """log(1 + y) does not mind zeros, and is log y of what is large: all but a small share of the item's mean."""
+        return torch.where(
+            self.get_buffer("logs")[row], (value.clamp_min(0) / self.get_buffer("unit")[row]).log1p(), value
+        )
 
 
 @final

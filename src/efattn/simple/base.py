@@ -78,6 +78,8 @@ class Recipe(ABC):
 class DirectlyFitted(Conditionals):
     """A model that `fit` makes ready, and that gradients leave alone."""
 
+    starts_by_item = False
+
     @abstractmethod
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         """held: groups to choose the amount of regularisation by; without them a part of `groups` is set aside for
@@ -129,7 +131,8 @@ class MeanAndVariance(DirectlyFitted):
         self.items, self.lags, self.has_items = max(setting.items, 1), setting.lags, setting.items > 0
         self.cells_in_all = self.items * (self.lags + 1)
         self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
-        self.register_buffer("marginal_fit", torch.zeros(self.part.size, dtype=torch.float64))
+        rows = (max(setting.items, 1) + 1,) if self.kinds else ()
+        self.register_buffer("marginal_fit", torch.zeros(*rows, self.part.size, dtype=torch.float64))
 
     @abstractmethod
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
@@ -150,14 +153,21 @@ class MeanAndVariance(DirectlyFitted):
                 f"{named('target')} and what is missing.",
                 option="target",
             )
-        self._set(marginal_fit=self.part.start(torch.tensor(kept)))
+        self._set(marginal_fit=self.part.start(torch.tensor(kept)) if not self.kinds else self._by_item(groups))
         self.fit_moments(groups, held, tick or (lambda done, of: None))
 
     @final
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
         mean, variance = self.moments(batch)
-        f = self.part.from_moments(self.floored(mean, batch), variance, self.get_buffer("marginal_fit"))
-        return at(f, slots)
+        start = self.get_buffer("marginal_fit")
+        if self.kinds:
+            start = start[self.cells(batch).item[:, : batch.length]]
+        return at(self.part.from_moments(self.floored(mean, batch), variance, start), slots)
+
+    def _by_item(self, groups: Groups) -> Tensor:
+        """(items + 1, size): where a family depends on the item, each one's own fit."""
+        known = self.item_marginals(groups.flat())
+        return known[torch.arange(self.items + 1).clamp_max(len(known) - 1)]
 
     @final
     def floored(self, mean: Tensor, batch: Batch) -> Tensor:

@@ -83,7 +83,8 @@ class PenalisedLinear(DirectlyFitted):
         shared = 2 + 2 * self.counted + 2 * self.ordered + setting.attributes + 1
         sizes = {"own": (self.items + 1,), "shared": (shared,), "others": (self.items + 1, self.cells_used)}
         sizes |= {"by_item": (self.items + 1, setting.attributes), "spread": (self.items + 1, self.part.size - 1)}
-        sizes |= {"marginal_fit": (self.part.size,), "item_fit": (self.items + 1, self.part.size), "chosen": (1,)}
+        rows = (self.items + 1,) if self.kinds else ()
+        sizes |= {"marginal_fit": (*rows, self.part.size), "item_fit": (self.items + 1, self.part.size), "chosen": (1,)}
         sizes |= {"centre": (setting.attributes + 1,), "scale": (setting.attributes + 1,)}
         for name, size in sizes.items():
             self.register_buffer(name, torch.zeros(size, dtype=torch.float64))
@@ -124,7 +125,7 @@ class PenalisedLinear(DirectlyFitted):
         """log (seen + k) / (expected + k): the effect of a group on a rate, drawn to none as a gamma prior would."""
         low = self.part.mean_bounds[0]
         y, m = torch.where(cells.seen, cells.y - low, 0.0), torch.where(cells.seen, mean - low, 0.0)
-        unit = 1.0 if self.part.discrete else float(self.part.mean(self.get_buffer("marginal_fit"))) - low
+        unit = 1.0 if self.part.discrete else float(self.part.mean(self.get_buffer("marginal_fit")).mean()) - low
         had, due = (seen @ y[..., None])[..., 0], (seen @ m[..., None])[..., 0]
         return [((had + k * unit) / (due + k * unit)).clamp(1e-6, 1e6).log() for k in (1.0, 5.0)]
 
@@ -174,12 +175,14 @@ class PenalisedLinear(DirectlyFitted):
         """f (..., size)"""
         own, b, others, by_item, spread = coefficients
         start = self.get_buffer("marginal_fit")
-        location = start[0] + own[item] + shared @ b
+        start = start[item] if self.kinds else start  # where a family depends on the item, so does its start
+        location = start[..., 0] + own[item] + shared @ b
         if cells.shape[-1]:
             location = location + (others[item] * cells).sum(-1)
         if attributes.shape[-1]:
             location = location + (by_item[item] * attributes).sum(-1)
-        return torch.cat([location[..., None], start[1:] + spread[item]], -1)
+        f = torch.cat([location[..., None], start[..., 1:] + spread[item]], -1)
+        return self.with_kinds(f, item) if self.kinds else f
 
     # ---- how it is fitted
 
@@ -216,9 +219,13 @@ class PenalisedLinear(DirectlyFitted):
         spread = x.std(0, correction=0)
         self._set(centre=x.mean(0), scale=torch.where(spread > 0, spread, 1.0))
         start = self.marginal(flat)
+        if self.kinds:
+            known = self.item_marginals(flat)
+            start = known[torch.arange(self.items + 1).clamp_max(len(known) - 1)]
         self._set(marginal_fit=start, item_fit=start.expand(self.items + 1, -1))
         own, _, _, _, spreads = self._maximise(self._rows(groups, bare=True), 1.0, None)
-        self._set(item_fit=torch.cat([(start[0] + own)[:, None], start[1:] + spreads], -1))
+        fit = torch.cat([(start[..., 0] + own)[:, None], start[..., 1:] + spreads], -1)
+        self._set(item_fit=self.with_kinds(fit, torch.arange(self.items + 1)) if self.kinds else fit)
 
     def _rows(self, groups: Groups, bare: bool = False) -> Rows:
         parts: list[list[Tensor]] = []
