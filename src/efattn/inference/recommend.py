@@ -15,7 +15,8 @@ from efattn.inference import frames
 from efattn.inference.fitted import Fitted, Part, batch_tokens
 from efattn.inference.mixture import item_probabilities
 from efattn.inference.tables import Tell, announce, encoded
-from efattn.models import Conditionals, Term
+from efattn.models import Conditionals
+from efattn.network import Gaps
 
 
 def recommend(
@@ -86,10 +87,11 @@ def _one_more(part: Part, batch: Batch) -> Tensor:
 
 def _soon(term: Conditionals, batch: Batch) -> Tensor | float:
     """(batch, 1): the usual time after the last row of each group, if anybody asks."""
-    if batch.when is None or not isinstance(term, Term) or term.gaps is None:
+    gaps: Gaps | None = getattr(term, "gaps", None)
+    if batch.when is None or gaps is None:
         return 0.0
     here = torch.where(batch.exists, batch.when, -torch.inf)[:, : batch.length]
-    return here.amax(1, keepdim=True) + term.gaps.get_buffer("usual").cpu()
+    return here.amax(1, keepdim=True) + gaps.get_buffer("usual").cpu()
 
 
 def _ranked(

@@ -36,7 +36,11 @@ class Gaps(nn.Module):
 
     def forward(self, when: Tensor) -> Tensor:
         """(batch, context) -> (batch, row, column), from 0 to size - 1"""
-        apart = (when[:, :, None] - when[:, None]) / self.get_buffer("unit")
+        return self.between(when[:, :, None], when[:, None])
+
+    def between(self, row: Tensor, column: Tensor) -> Tensor:
+        """The class of the time from each column to its row, from 0 to size - 1."""
+        apart = (row - column) / self.get_buffer("unit")
         apart = apart.nan_to_num(0.0)  # whatever the unit is said to be
         far = torch.log2(1 + apart.abs()).round().clamp_max(FARTHEST)
         return (far * apart.sign()).long() + FARTHEST

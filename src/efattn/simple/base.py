@@ -32,7 +32,8 @@ Tick = Callable[[int, int], object]  # done, of so many
 class Setting:
     """What a model is built for. family: of the term; items: how many, 0 without an item column; lags: how many earlier
     groups are seen; attributes: how many columns of them; times: whether rows have times; own_time: whether a target's
-    own time is seen, as what it is away from the times of the others."""
+    own time is seen, as what it is away from the times of the others; shown: which attributes of a target itself a
+    model of items may see, because they tell nothing of its item."""
 
     family: Family
     items: int
@@ -43,14 +44,16 @@ class Setting:
     ordered: bool = False
     times: bool = False
     own_time: bool = True
+    shown: tuple[int, ...] = ()
 
 
 class Recipe(ABC):
-    """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure: whether it can use
-    one."""
+    """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure, times: whether it
+    can use them."""
 
     models: ClassVar[Literal["item", "value"]]
     exposure: ClassVar[bool] = False
+    times: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, setting: Setting) -> Conditionals:
@@ -80,7 +83,7 @@ class DirectlyFitted(Conditionals):
         """held: groups to choose the amount of regularisation by; without them a part of `groups` is set aside for
         it, and the fit then uses all of them. tick: told how far it is."""
 
-    def chosen_options(self) -> dict[str, float]:
+    def chosen_options(self) -> dict[str, Any]:
         """Options of the recipe as the fit has chosen them."""
         return {}
 
