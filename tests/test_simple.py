@@ -256,20 +256,6 @@ def test_a_markov_chain_learns_what_follows_what():
     np.testing.assert_allclose(step[4], 0.25, atol=0.01)  # after an unknown one
 
 
-def test_the_additive_logit_is_its_formula():
-    groups = item_groups()
-    for scale, power in (("sum", 0), ("mean", -1), ("root", -0.5)):
-        term = built(simple.AdditiveLogit(scale), Categorical(8), 8).double()
-        torch.nn.init.normal_(term.matrix)
-        torch.nn.init.normal_(term.bias)
-        batch = groups.batch(np.array([0]))
-        items, f = batch.item[0].tolist(), term.outputs(batch)[0]
-        for i in range(len(items)):
-            others = items[:i] + items[i + 1 :]
-            want = term.bias + sum((term.matrix[j] for j in others), torch.zeros(8)) * max(len(others), 1) ** power
-            np.testing.assert_allclose(f[i].detach(), want.detach(), rtol=1e-6)
-
-
 # ---- families and refusals
 
 

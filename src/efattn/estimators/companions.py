@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("efattn")
 CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
-ITEMS, EPOCHS = 3000, 100  # for an additive logit: how many it may be of, and how long it is trained at most
+ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
+EPOCHS = 100  # of a simple model that is trained as networks are
 
 
 def check(asked: Any) -> None:
@@ -214,8 +215,11 @@ def _offers(blueprint: Blueprint) -> list[Recipe]:
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
-    if "item" in blueprint.terms and blueprint.items <= ITEMS:
-        offers += [AdditiveLogit(), Popularity()]
+    items = blueprint.items
+    if "item" in blueprint.terms:
+        offers.append(Popularity())
+        if items <= ITEMS and float(items) * len(blueprint.train.rows) <= LOGITS:
+            offers.append(AdditiveLogit())
     if "value" in blueprint.terms:
         offers.append(LinearModel())
         cells = blueprint.items * (blueprint.schema.lags + 1)

@@ -3,8 +3,8 @@
     d_g = log p(group g | another) - log p(group g | the simplest so far),      another is better if  sum d > k sd(d)
 
 All rivals are densities, or all are probabilities, of the same values in the table's units, so that their scores
-compare. A family with a parameter more has to be clearly better; one that contains another need not be (Poisson laws are
-negative binomial ones).
+compare. A family with a parameter more has to be clearly better; one that contains another need not be (Poisson laws
+are negative binomial ones).
 """
 
 import time

@@ -9,6 +9,7 @@ from efattn.data import Batch
 from efattn.errors import DataError
 from efattn.families import Family
 from efattn.models import Conditionals, Model
+from efattn.network import Gaps
 
 
 @torch.no_grad()
@@ -45,6 +46,11 @@ class Grown(Conditionals):
     def __init__(self, inner: Conditionals, family: Family) -> None:
         super().__init__(family, inner.context, inner.support)
         self.inner = inner
+
+    @property
+    def gaps(self) -> Gaps | None:
+        """What knows the usual time between rows, if anything does."""
+        return getattr(self.inner, "gaps", None)
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
         f = self.inner.raw_outputs(batch, slots)

@@ -7,11 +7,11 @@ Peers were estimators of their own, with the names that recipes have now.
 """
 
 from collections.abc import Mapping
-from dataclasses import fields
+from dataclasses import dataclass, fields
 from typing import Any, final
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from efattn.data import Batch
 from efattn.errors import DataError
@@ -25,11 +25,14 @@ KINDS = {recipe.__name__: recipe for recipe in RECIPES}
 
 
 def recipe_of(saved: Mapping[str, Any]) -> Recipe:
-    """From {"kind", "settings"}; an old one's settings are more than a recipe has."""
-    kind = KINDS[saved["kind"]]
-    known = {one.name for one in fields(kind)}  # type: ignore[arg-type]
+    """From {"kind", "settings"}; an old one's settings are more than a recipe has, and an additive logit that says how
+    it is scaled is of the kind that was of full rank."""
+    full = saved["kind"] == "FullLogit" or (saved["kind"] == "AdditiveLogit" and "scale" in saved["settings"])
+    kind: Any = FullLogit if full else KINDS[saved["kind"]]
+    known = {one.name for one in fields(kind)}
     settings: dict[str, Any] = dict(saved["settings"])
-    return kind(**{name: x for name, x in settings.items() if name in known})
+    made: Recipe = kind(**{name: x for name, x in settings.items() if name in known})
+    return made
 
 
 def renewed(estimator: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
@@ -103,6 +106,49 @@ class WithOffset(Conditionals):
         f = self.network.raw_outputs(batch, slots)
         offset = self.simple.raw_outputs(batch, slots) - self.simple.get_buffer("marginal_fit")
         return f + offset.to(torch.promote_types(f.dtype, torch.float32))
+
+
+@final
+@dataclass(frozen=True)
+class FullLogit(Recipe):
+    """What AdditiveLogit was: softmax(b + s(n) sum over the context of M[x_j]), M of full rank. scale: "root" divides
+    the sum by sqrt(n), "mean" by n, "sum" by nothing."""
+
+    scale: str = "root"
+    models = "item"
+
+    def build(self, setting: Setting) -> Conditionals:
+        if self.scale not in ("sum", "mean", "root"):
+            raise DataError(f"FullLogit: scale is 'sum', 'mean' or 'root', not {self.scale!r}.", option="scale")
+        return FullItems(setting, self.scale)
+
+
+@final
+class FullItems(Conditionals):
+    def __init__(self, setting: Setting, scale: str) -> None:
+        super().__init__(setting.family, setting.context, setting.support)
+        items = self.family.size
+        self.scale = scale
+        self.bias = nn.Parameter(torch.zeros(items))
+        self.matrix = nn.Parameter(torch.zeros(items, items))
+
+    @torch.no_grad()
+    def start(self, batch: Batch) -> None:
+        self.bias.copy_(self.marginal(batch).to(self.bias.dtype))
+
+    def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
+        if batch.item is None:
+            raise DataError("FullLogit needs an item column.")
+        n, size = batch.length, self.family.size
+        item = batch.item[:, :n]
+        column = torch.arange(n, device=item.device)
+        may = column < slots[..., None] if self.context == "past" else column != slots[..., None]
+        seen = (may & (batch.exists[:, :n] & (item < size))[:, None]).to(self.matrix.dtype)  # (batch, target, context)
+        count = seen.sum(-1, keepdim=True).clamp_min(1)
+        return self.bias + self._share(count) * (seen @ self.matrix[item.clamp_max(size - 1)])
+
+    def _share(self, count: Tensor) -> Tensor:
+        return {"sum": torch.ones_like(count), "mean": 1 / count, "root": count.rsqrt()}[self.scale]
 
 
 def in_other_units(origin: Mapping[str, Any], setting: Setting) -> InOtherUnits:

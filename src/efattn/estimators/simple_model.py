@@ -34,7 +34,7 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):
             raise DataError(f"SimpleModel: {wanted}; found {self.model!r}.", option="model")
 
     def _schema_options(self) -> dict[str, Any]:
-        return {"lags": self.lags}
+        return {"lags": self.lags, "when": "auto" if getattr(self.model, "times", False) else False}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         kind = self.model.models

@@ -46,7 +46,7 @@ class Gaps(nn.Module):
 
     def forward(self, when: Tensor) -> Tensor:
         """(batch, context) -> (batch, row, column), from 0 to size - 1"""
-        return self.between(when, when)
+        return self.between(when[:, :, None], when[:, None])
 
     def without_own(self, when: Tensor, exists: Tensor, length: int, context: "Context") -> Tensor:
         """(batch, target, column): the same for targets in the first `length` columns that do not show their own time.
@@ -63,13 +63,13 @@ class Gaps(nn.Module):
         lagged = F.pad(lagged, (1, 0), value=-torch.inf).amax(1, keepdim=True)
         lagged = torch.where(lagged.isinf(), 0.0, lagged)
         taken = torch.where(before < 0, lagged, when[:, :length].gather(1, before.clamp_min(0)))
-        gap = self.between(taken, when)
+        gap = self.between(taken[:, :, None], when[:, None])
         own = place[..., None] == torch.arange(when.shape[1], device=when.device)
         return gap.masked_fill(own, FARTHEST)
 
-    def between(self, rows: Tensor, columns: Tensor) -> Tensor:
-        """(batch, row), (batch, column) -> (batch, row, column)"""
-        apart = (rows[:, :, None] - columns[:, None]) / self.get_buffer("unit")
+    def between(self, row: Tensor, column: Tensor) -> Tensor:
+        """The class of the time from each column to its row, from 0 to size - 1."""
+        apart = (row - column) / self.get_buffer("unit")
         apart = apart.nan_to_num(0.0)  # whatever the unit is said to be
         far = torch.log2(1 + apart.abs()).round().clamp_max(FARTHEST)
         return (far * apart.sign()).long() + FARTHEST

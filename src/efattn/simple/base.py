@@ -49,11 +49,12 @@ class Setting:
 
 
 class Recipe(ABC):
-    """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure: whether it can use
-    one."""
+    """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure, times: whether it
+    can use them."""
 
     models: ClassVar[Literal["item", "value"]]
     exposure: ClassVar[bool] = False
+    times: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, setting: Setting) -> Conditionals:
@@ -85,7 +86,7 @@ class DirectlyFitted(Conditionals):
         """held: groups to choose the amount of regularisation by; without them a part of `groups` is set aside for
         it, and the fit then uses all of them. tick: told how far it is."""
 
-    def chosen_options(self) -> dict[str, float]:
+    def chosen_options(self) -> dict[str, Any]:
         """Options of the recipe as the fit has chosen them."""
         return {}
 

@@ -2,17 +2,16 @@
 
     Popularity      p(x) = (n_x + a) / (n + a D)
     MarkovChain     p(x | x') = (n_x'x + k p(x)) / (n_x' + k),       x' the item before; a state of its own at the start
-    AdditiveLogit   softmax(b + s(n) sum_{j in context} M[x_j]),     M (D, D) of full rank, s = 1, 1/n or 1/sqrt(n)
 
-Distinct support, scoring and drawn targets are those of all models. AdditiveLogit is trained like them.
+Distinct support, scoring and drawn targets are those of all models.
 """
 
 from dataclasses import dataclass
-from typing import Literal, final
+from typing import final
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from efattn.data import Batch, Groups
 from efattn.errors import DataError, option
@@ -22,7 +21,6 @@ from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, tuning_par
 SMOOTHING = 0.5  # a
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e4)
 MOST = 10_000  # items of a D x D table
-Scale = Literal["sum", "mean", "root"]
 
 
 @final
@@ -107,50 +105,6 @@ class Transitions(DirectlyFitted):
         last = torch.cat([torch.full_like(column[:, :1], -1), column[:, :-1]], 1)  # the row before, -1 for none
         before = batch.item[:, :n].gather(1, last.clamp_min(0)).clamp_max(size)
         return self.get_buffer("log_step")[at(torch.where(last < 0, size + 1, before), slots)]
-
-
-@final
-@dataclass(frozen=True)
-class AdditiveLogit(Recipe):
-    """softmax(b + s(n) sum over the context of M[x_j]), M of full rank, trained with early stopping. scale: "root"
-    divides the sum by sqrt(n), "mean" by n, "sum" by nothing."""
-
-    scale: Scale = "root"
-    models = "item"
-
-    def build(self, setting: Setting) -> Conditionals:
-        if self.scale not in ("sum", "mean", "root"):
-            raise DataError(f"AdditiveLogit: scale is 'sum', 'mean' or 'root', not {self.scale!r}.", option="scale")
-        return AdditiveItems(setting, self.scale)
-
-
-@final
-class AdditiveItems(Conditionals):
-    def __init__(self, setting: Setting, scale: Scale) -> None:
-        super().__init__(setting.family, setting.context, setting.support)
-        items = self.family.size
-        _check_items(items)
-        self.scale = scale
-        self.bias = nn.Parameter(torch.zeros(items))
-        self.matrix = nn.Parameter(torch.zeros(items, items))
-
-    @torch.no_grad()
-    def start(self, batch: Batch) -> None:
-        self.bias.copy_(self.marginal(batch).to(self.bias.dtype))
-
-    def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
-        if batch.item is None:
-            raise DataError("AdditiveLogit needs an item column.")
-        n, size = batch.length, self.family.size
-        item = batch.item[:, :n]
-        column = torch.arange(n, device=item.device)
-        may = column < slots[..., None] if self.context == "past" else column != slots[..., None]
-        seen = (may & (batch.exists[:, :n] & (item < size))[:, None]).to(self.matrix.dtype)  # (batch, target, context)
-        count = seen.sum(-1, keepdim=True).clamp_min(1)
-        return self.bias + self._share(count) * (seen @ self.matrix[item.clamp_max(size - 1)])
-
-    def _share(self, count: Tensor) -> Tensor:
-        return {"sum": torch.ones_like(count), "mean": 1 / count, "root": count.rsqrt()}[self.scale]
 
 
 def shares(item: np.ndarray, items: int) -> np.ndarray:

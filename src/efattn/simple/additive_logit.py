@@ -1,0 +1,336 @@
+"""An additive logit of items: each row of the context adds its vector, weighed by how far away it is.
+
+    f_i      = b + V z_i + again_i + A a_i
+    z_i      = W_i^(-p) sum_{j in context of i} w_ij U[x_j],        W_i = sum of the w_ij, 0 < p < 1
+    again_i  = W_i^(-p) r[x] sum_{j: x_j = x} w_ij                  at x, where items may repeat
+    log w_ij = a weight for the gap in rank, 1, 2, 3-4, 5-8, ..., before or after, or for the lag
+             + a weight for the gap in time, a factor of two a class
+
+    maximise  sum log p_i - penalty / 2 (|U|^2 + |V|^2 + |r|^2 + |A|^2) - 1/2 |what else moved from where it started|^2
+
+The penalty of U and V is one of the sum of the singular values of U V', so that the rank only bounds the work. It
+starts at the popularity of the items; held-out groups choose the penalty and how many steps are taken. a_i: attributes
+of the row itself, where they tell nothing of its item. Unknown items are no context.
+"""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from efattn.data import Batch, Groups
+from efattn.errors import DataError
+from efattn.models.scoring import Conditionals, at
+from efattn.network import Gaps
+from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, tuning_parts
+
+RANKS = 16  # classes of gaps in rank to each side: up to 2^15 rows
+RANK = 32
+RATE, FAST = 0.01, 10.0  # of Adam; how many times faster the few weights of gaps move
+KEPT, SOON = 0.98, 9  # of the running mean of the weights, a step; steps after which it has forgotten half of its first
+SHORTEST, LONGEST = 10, 200  # steps between two looks at held-out groups: an epoch within these bounds
+TOKENS, LEAST, BATCHES, NUMBERS = 2048, 64, 20, 2**25  # of a step: rows; of an epoch: steps; what a step may form
+FACTOR, LITTLE, PATIENCE = 3.0, 2e-4, 2  # between penalties; nats a row that are no gain; rounds without one
+SMALL, ENOUGH = 0.1, 50_000  # the vectors at the start; held-out rows to choose by
+TINY = 1e-6  # a sum of weights, at least
+CLIP = 8.0  # standard deviations of an attribute
+
+
+@final
+@dataclass(frozen=True)
+class AdditiveLogit(Recipe):
+    """Each item of the context adds to the logits, weighed by its distance in rank and in time. rank: of the matrix of
+    what each adds, None for 32 or as many as there are items. penalty: None to choose it on held-out groups. course:
+    the penalties of training and the steps of each, None to choose that too. seconds: how long to look for them."""
+
+    rank: int | None = None
+    penalty: float | None = None
+    course: tuple[tuple[float, int], ...] | None = None
+    seconds: float = 60.0
+    models = "item"
+    times = True
+
+    def build(self, setting: Setting) -> Conditionals:
+        self.check_number("rank", 1, 4096)
+        self.check_number("penalty", 1e-6)
+        self.check_number("seconds", 0)
+        if self.course is not None and not all(
+            len(part) == 2 and part[0] >= 0 and part[1] >= 0 for part in self.course
+        ):
+            raise DataError(
+                f"AdditiveLogit: course has pairs of a penalty and steps, both >= 0; found {self.course!r}.",
+                option="course",
+            )
+        return AdditiveItems(setting, self)
+
+
+class State(NamedTuple):
+    """Weights, what held-out groups say of them, and the penalties and steps that led there."""
+
+    weights: list[Tensor]
+    score: float
+    course: tuple[tuple[float, int], ...] = ()
+
+
+@final
+class AdditiveItems(DirectlyFitted):
+    def __init__(self, setting: Setting, options: AdditiveLogit) -> None:
+        super().__init__(setting.family, setting.context, setting.support)
+        self.options, self.ordered, self.own_time = options, setting.ordered, setting.own_time
+        self.lags, self.shown = setting.lags, tuple(k for k, own in enumerate(setting.own_attributes) if own)
+        self.repeats = setting.support == "all" or setting.lags > 0
+        self.gaps = Gaps() if setting.times else None
+        items = self.family.size
+        rank = min(items, RANK) if options.rank is None else int(options.rank)
+        self.near = 2 * RANKS + 1 if self.ordered else 1
+        self.bias = nn.Parameter(torch.zeros(items))
+        self.inward = nn.Parameter(torch.zeros(items, rank))  # U
+        self.outward = nn.Parameter(torch.zeros(items, rank))  # V
+        self.power = nn.Parameter(torch.zeros(()))
+        self.by_rank = nn.Parameter(torch.zeros(self.near + self.lags))
+        self.by_time = nn.Parameter(torch.zeros(Gaps.size if setting.times else 1))
+        self.again = nn.Parameter(torch.zeros(items if self.repeats else 0))
+        self.of_attributes = nn.Parameter(torch.zeros(items, len(self.shown)))
+        self.register_buffer("centre", torch.zeros(len(self.shown)))
+        self.register_buffer("spread", torch.ones(len(self.shown)))
+        self.course: tuple[tuple[float, int], ...] = ()
+
+    def chosen_options(self) -> dict[str, Any]:
+        return {"course": self.course}
+
+    # ---- what it says
+
+    def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
+        if batch.item is None:
+            raise DataError("AdditiveLogit needs an item column.")
+        f = torch.cat([self._given(batch, part) for part in slots.split(self._at_once(batch), 1)], 1)
+        return f + self._attributes(batch, slots) @ self.of_attributes.mT if self.shown else f
+
+    def _at_once(self, batch: Batch) -> int:
+        """How many targets of each group, so that pairs of targets and rows of the context fit into memory."""
+        return max(NUMBERS // max(batch.exists.numel(), 1), 1)
+
+    def _given(self, batch: Batch, slots: Tensor) -> Tensor:
+        """f (batch, target, item) without what attributes add."""
+        kind = self.classes(batch, slots)  # (batch, target, context)
+        weight = torch.cat([self.weights(), self.bias.new_zeros(1)])[kind]
+        scale = weight.sum(-1, keepdim=True).clamp_min(TINY) ** -self.power.sigmoid()
+        assert batch.item is not None
+        item = batch.item[:, : kind.shape[-1]].clamp_max(self.family.size - 1)
+        f = self.bias + (weight @ self.inward[item] * scale) @ self.outward.mT
+        if not self.repeats:
+            return f
+        return f.scatter_add(2, item[:, None].expand(kind.shape), weight * scale * self.again[item][:, None])
+
+    def weights(self) -> Tensor:
+        """(class,), from 0 to 1: what is nearest in effect has 1, so that the penalty of the vectors bounds what they
+        do."""
+        log = self.by_rank[:, None] + self.by_time
+        return (log - log.amax()).exp().reshape(-1)
+
+    def classes(self, batch: Batch, slots: Tensor) -> Tensor:
+        """(batch, target, context): the class of each pair, by rank and by time; the number of classes for what is not
+        seen."""
+        n, width = batch.length, batch.exists.shape[1] if self.lags else batch.length
+        assert batch.item is not None
+        column, slot = torch.arange(width, device=slots.device), slots[..., None]
+        may = (column < slot if self.context == "past" else column != slot) | (column >= n)
+        seen = may & (batch.exists & (batch.item < self.family.size))[:, None, :width]
+        kind = torch.zeros_like(seen, dtype=torch.long)
+        if self.ordered:
+            place = torch.arange(n, device=slots.device).expand(len(slots), n)
+            place = place if batch.position is None else batch.position[:, :n]
+            apart = at(place, slots)[..., None] - place[:, None]
+            far = (apart.abs().clamp_min(1).double().log2().ceil().long() + 1).clamp_max(RANKS)
+            kind[..., :n] = far * apart.sign() + RANKS
+        if self.lags and batch.lag is not None:
+            kind[..., n:] = (self.near - 1 + batch.lag[:, None, n:width]).clamp_max(len(self.by_rank) - 1)
+        if self.gaps is not None:
+            kind = kind * Gaps.size + self._by_time(batch, slots, may & batch.exists[:, None, :width])
+        return torch.where(seen, kind, len(self.by_rank) * len(self.by_time))
+
+    def _by_time(self, batch: Batch, slots: Tensor, there: Tensor) -> Tensor:
+        """(batch, target, context). Where a target's own time is not seen, from the last row before it."""
+        if batch.when is None:
+            raise DataError("This model looks at the time between rows: the order column has to be there.")
+        assert self.gaps is not None
+        when = batch.when[:, None, : there.shape[-1]]
+        mine = at(batch.when[:, : batch.length], slots)[..., None]
+        if not self.own_time:
+            column = torch.arange(there.shape[-1], device=slots.device)
+            before = there & ((column < slots[..., None]) | (column >= batch.length))
+            last = when.masked_fill(~before, -torch.inf).amax(-1, keepdim=True)
+            first = when.masked_fill(~there, torch.inf).amin(-1, keepdim=True)
+            mine = torch.where(last.isfinite(), last, first).nan_to_num(0.0, 0.0, 0.0)
+        return self.gaps.between(mine, when)
+
+    def _attributes(self, batch: Batch, slots: Tensor) -> Tensor:
+        """(batch, target, shown), standardised."""
+        if batch.attributes is None:
+            raise DataError("This model was fitted with attributes, and the data have none.", option="attributes")
+        x = at(batch.attributes[:, : batch.length], slots)[..., list(self.shown)].to(self.bias.dtype)
+        return ((x - self.get_buffer("centre")) / self.get_buffer("spread")).clamp(-CLIP, CLIP).nan_to_num(0.0)
+
+    # ---- how it is fitted
+
+    def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
+        tell, self.course = tick or (lambda done, of: None), self.options.course or ()
+        with torch.random.fork_rng(devices=[]), torch.enable_grad():
+            train = groups
+            if self.options.course is None:
+                train, check = tuning_parts(groups, held, of_items=True)
+                self.course = self._search(train, None if check is groups else _some(check), tell)
+            if train is not groups or self.options.course is not None:
+                self._retrace(groups, tell)
+
+    def _retrace(self, groups: Groups, tick: Tick) -> None:
+        """Train as an earlier fit was, from the start."""
+        course, done, of = Course(self, groups), 0, sum(steps for _, steps in self.course)
+        for penalty, steps in self.course:
+            course.turn(penalty, course.mean)
+            for left in range(int(steps), 0, -SHORTEST):
+                tick(done, of)
+                course.advance(min(SHORTEST, left))
+                done += min(SHORTEST, left)
+        course.take(course.mean)
+
+    def _search(self, train: Groups, check: Groups | None, tick: Tick) -> tuple[tuple[float, int], ...]:
+        """What held-out groups like best; the weights are left there. Stronger and weaker penalties go on from the best
+        weights so far, as long as that helps. Nothing to choose by: popularity."""
+        end, given = time.monotonic() + self.options.seconds, self.options.penalty
+        course = Course(self, train)
+        best = State(course.mean, -float("inf"))
+        if check is not None:
+            penalty = course.usual if given is None else float(given)
+            best = self._phase(course, check, penalty, best._replace(score=self.score(check)), end, tick)
+            for factor in (FACTOR, 1 / FACTOR) if given is None and best.course else ():
+                while time.monotonic() < end:
+                    found = self._phase(course, check, best.course[-1][0] * factor, best, end, tick)
+                    if found is best:
+                        break
+                    best = found
+        course.take(best.weights)
+        return best.course
+
+    def _phase(self, course: "Course", check: Groups, penalty: float, best: State, end: float, tick: Tick) -> State:
+        """Train from the best weights so far until held-out groups are no better off; what was given, if they never
+        are."""
+        steps, waited, before = 0, 0, best.course
+        course.turn(penalty, best.weights)
+        while waited < PATIENCE and time.monotonic() < end:
+            left = (end - time.monotonic()) / max(self.options.seconds, 1e-9)
+            tick(int(1000 * min(max(1 - left, 0.0), 1.0)), 1000)
+            course.advance(course.round)
+            steps, waited = steps + course.round, waited + 1
+            with course.at_the_mean():
+                score = self.score(check)
+            if score > best.score + LITTLE:
+                best, waited = State([x.clone() for x in course.mean], score, (*before, (penalty, steps))), 0
+        return best
+
+
+@final
+class Course:
+    """Steps of training, over and over through the groups from the popularity of the items on, and the running mean of
+    the weights."""
+
+    def __init__(self, model: AdditiveItems, groups: Groups) -> None:
+        self.model, self.groups, self.steps, self.penalty = model, groups, 0, 0.0
+        flat = groups.flat()
+        self.popular = model.marginal(flat).to(model.bias.dtype)
+        self.targets = max(float(model.targets(flat).sum()) * len(groups.rows) / max(flat.length, 1), 1.0)
+        model.requires_grad_(True)
+        self.parameters = list(model.parameters())
+        self._start(flat)
+        self.mean = [x.detach().clone() for x in self.parameters]
+        weighing = [model.by_rank, model.by_time, model.power]
+        rest = [x for x in self.parameters if all(x is not y for y in weighing)]
+        kinds: list[dict[str, Any]] = [{"params": rest}, {"params": weighing, "lr": FAST * RATE}]
+        self.optimiser = torch.optim.Adam(kinds, RATE)
+        self.tokens = max(min(TOKENS, NUMBERS // model.family.size, len(groups.rows) // BATCHES), LEAST)
+        self.batches = self._batches()
+        self.round = min(max(len(groups.plan(self.tokens)), SHORTEST), LONGEST)
+
+    @property
+    def usual(self) -> float:
+        """About the largest singular value of a gradient that is only noise: what is below it should stay 0."""
+        return max((self.targets * float(self.popular.exp().max())) ** 0.5, 1.0)
+
+    @torch.no_grad()
+    def _start(self, flat: Batch) -> None:
+        model = self.model
+        torch.manual_seed(0)
+        for x in self.parameters:
+            x.zero_()
+        model.bias.copy_(self.popular)
+        if model.gaps is not None:
+            model.gaps.fit(self.groups.times_between)
+        for x in (model.inward, model.outward):
+            x.normal_(0, SMALL)
+        if model.shown and flat.attributes is not None:
+            known = flat.attributes[0][:, list(model.shown)].double()
+            spread = known.std(0, correction=0)
+            model._set(centre=known.mean(0), spread=torch.where(spread > 0, spread, 1.0))
+
+    def _batches(self) -> Iterator[Batch]:
+        epoch = 0
+        while True:
+            yield from self.groups.batches(self.tokens, shuffle=0, epoch=epoch, context=self.model.context)
+            epoch += 1
+
+    def advance(self, steps: int) -> None:
+        self.model.train()
+        for _ in range(steps):
+            batch = next(self.batches)
+            room = NUMBERS // max(len(batch.exists) * max(batch.exists.shape[1], self.model.family.size), 1)
+            scores = self.model.log_prob(batch, max(room, 1))
+            weight = (scores.weight * scores.scored).sum()
+            if float(weight) > 0:
+                self.optimiser.zero_grad(set_to_none=True)
+                (self._penalised() / self.targets - (scores.values * scores.weight).sum() / weight).backward()
+                self.optimiser.step()
+            self.steps += 1
+            share = max(1 - KEPT, SOON / (SOON + self.steps))
+            torch._foreach_lerp_(self.mean, [x.detach() for x in self.parameters], share)
+        self.model.eval()
+
+    def _penalised(self) -> Tensor:
+        model = self.model
+        strong = (model.inward, model.outward, model.again, model.of_attributes)
+        weak = (model.bias - self.popular, model.by_rank, model.by_time, model.power)
+        total = self.penalty / 2 * sum((x.square().sum() for x in strong), start=self.popular.new_zeros(()))
+        return total + sum((x.square().sum() / 2 for x in weak), start=self.popular.new_zeros(()))
+
+    def turn(self, penalty: float, weights: list[Tensor]) -> None:
+        """Go on from other weights at another penalty."""
+        self.penalty = penalty
+        self.take(weights)
+        self.mean = [x.clone() for x in weights]
+
+    @torch.no_grad()
+    def take(self, weights: list[Tensor]) -> None:
+        for x, new in zip(self.parameters, weights, strict=True):
+            x.copy_(new)
+
+    @contextmanager
+    def at_the_mean(self) -> Iterator[None]:
+        own = [x.detach().clone() for x in self.parameters]
+        self.take(self.mean)
+        try:
+            yield
+        finally:
+            self.take(own)
+
+
+def _some(groups: Groups) -> Groups:
+    """About as many rows as a choice needs, of groups drawn from all of them."""
+    share = ENOUGH / max(len(groups.rows), 1)
+    if share >= 1:
+        return groups
+    drawn = np.random.default_rng(0).permutation(len(groups))
+    return groups.subset(np.sort(drawn[: max(int(share * len(groups)), 1)]))
