@@ -149,6 +149,10 @@ _TERMS = "What is modelled: item, value or both; none for all that is named."
 _SUPPORT = "distinct rules out items that are in the group already; auto does if none repeats in training."
 _STANDARDISE = "Real values by their mean and spread: global, by item, none, or auto."
 _NEIGHBOURS = "Look only at the so many nearest places, by latitude and longitude as the first two attributes."
+_REFIT = (
+    "Once all is chosen on held-out groups, fit once more to all groups; auto does where validation is a share of the "
+    "table's own."
+)
 _TRAINING = "How it is fitted: efattn.Training(...)."
 _SEED = "Of everything random."
 _WIDEST, _LARGEST_SEED = 2**16, 2**62
@@ -196,11 +200,7 @@ class EFAOptions(_Model):
         several=True,
         metavar="MODEL",
     )
-    refit: bool | Literal["auto"] = _field(
-        "auto",
-        "Once all is chosen on held-out groups, fit once more to all groups; auto does where validation is a share of "
-        "the table's own.",
-    )
+    refit: bool | Literal["auto"] = _field("auto", _REFIT)
 
 
 @dataclass(eq=False, repr=False)
@@ -217,6 +217,7 @@ class LatentFactorOptions(_Model):
     standardise: Literal["auto", "global", "item", "none"] = _field("auto", _STANDARDISE)
     seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
     training: Training | None = _field(Training(), _TRAINING)
+    refit: bool | Literal["auto"] = _field(False, _REFIT)
 
 
 @dataclass(eq=False, repr=False)

