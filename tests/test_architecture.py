@@ -25,6 +25,7 @@ LAYERS = {
     "inference": 4,
     "theory": 4,
     "plots": 4,
+    "comparing": 4,
     "datasets": 5,
     "experiments": 5,
     "bench": 5,

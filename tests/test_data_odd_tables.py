@@ -162,6 +162,33 @@ def nothing_to_model() -> None:
 
 
 @case
+def duplicate_rows() -> None:
+    twice = pl.concat([pl.DataFrame(DAYS), pl.DataFrame(DAYS)[1:2]])
+    groups = Schema.fit_encode(twice, Roles("day", "city", "temp"))[1]
+    noted(groups, "1 of 7 rows", "row 6", "unique")
+    assert [note.important for note in groups.notes if note.kind == "duplicates"] == [True]
+
+    def silent(frame: pl.DataFrame, *roles: str | None, **more: str) -> None:
+        found = Schema.fit_encode(frame, Roles(*roles, **more))[1].notes  # type: ignore[arg-type]
+        assert all(note.kind != "duplicates" for note in found)
+
+    basket = pl.DataFrame({"user": [1, 1, 1, 2, 2], "item": list("aabab"), "at": [1, 1, 1, 1, 1]})
+    silent(basket, "user", "item")  # two of one thing in a basket
+    silent(
+        basket.with_columns(at=pl.Series([1, 1, 2, 1, 1])).vstack(basket.with_columns(at=pl.col("at") + 8)),
+        "user",
+        "item",
+        order="at",
+    )
+    silent(basket.with_columns(kilos=pl.lit(1.0)), "user", value="kilos")  # nothing tells rows apart
+    silent(twice.with_columns(temp=pl.when(pl.col("day") == 1).then(None).otherwise("temp")), "day", "city", "temp")
+    again = pl.concat([twice.with_columns(temp=pl.int_range(7).cast(float) // 2), twice[:3].with_columns(temp=9.0)])
+    silent(again, "day", "city", "temp")  # where much is measured again, some agree
+    logged = pl.concat([basket[1:], basket[1:2]])
+    noted(Schema.fit_encode(logged, Roles("user", "item", order="at"))[1], "1 of 5 rows", "row 4")
+
+
+@case
 def duplicate_name() -> None:
     for frame in (
         pd.DataFrame([[1, 2]], columns=["a", "a"]),

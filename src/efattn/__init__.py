@@ -10,6 +10,8 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "EFA": "efattn.estimators",
+    "Comparison": "efattn.comparing",
+    "compare": "efattn.comparing",
     "LatentFactor": "efattn.estimators",
     "SimpleModel": "efattn.estimators",
     "Training": "efattn.options",

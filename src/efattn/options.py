@@ -163,6 +163,10 @@ _OWN_ATTRIBUTES = (
     "Which attributes a row whose item is predicted shows of itself: known for all, hidden for none, or auto for those "
     "that the table shows not to depend on the item. Rows of the context show all."
 )
+_REFIT = (
+    "Once all is chosen on held-out groups, fit once more to all groups; auto does where validation is a share of the "
+    "table's own. With folds, simple models are, and networks of all folds predict together."
+)
 _TRAINING = "How it is fitted: efattn.Training(...)."
 _SEED = "Of everything random."
 _WIDEST, _LARGEST_SEED = 2**16, 2**62
@@ -224,11 +228,7 @@ class EFAOptions(_Model):
         several=True,
         metavar="MODEL",
     )
-    refit: bool | Literal["auto"] = _field(
-        "auto",
-        "Once all is chosen on held-out groups, fit once more to all groups; auto does where validation is a share of "
-        "the table's own. With folds, simple models are, and networks of all folds predict together.",
-    )
+    refit: bool | Literal["auto"] = _field("auto", _REFIT)
 
 
 @dataclass(eq=False, repr=False)
@@ -245,6 +245,7 @@ class LatentFactorOptions(_Model):
     standardise: Literal["auto", "global", "item", "none"] = _field("auto", _STANDARDISE)
     seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
     training: Training | None = _field(Training(), _TRAINING)
+    refit: bool | Literal["auto"] = _field(False, _REFIT)
 
 
 @dataclass(eq=False, repr=False)

@@ -67,33 +67,33 @@ def parameters() -> list[inspect.Parameter]:
     model = {**described(EFAOptions), **described(LatentFactorOptions), **described(EFAOptions)}
     told = {name: shown(words, shell_option) for name, words in FIT.items()}
     return [
-        _known("table", arguments.Source),
-        _known("output", OUTPUT),
+        known("table", arguments.Source),
+        known("output", OUTPUT),
         *(from_role(role, WHICH) for role in ROLES),
         parameter("missing", list[str], told["missing"], MODEL, "CODE"),
-        _known("model", Annotated[Kind, typer.Option(help="Attention, or latent factors.", rich_help_panel=MODEL)],
+        known("model", Annotated[Kind, typer.Option(help="Attention, or latent factors.", rich_help_panel=MODEL)],
                Kind.efa),
-        *(from_option(one, MODEL, _more(name)) for name, one in model.items() if name != "training"),
+        *(from_option(one, MODEL, more_words(name)) for name, one in model.items() if name != "training"),
         *(from_option(one, TRAINING) for one in described(Training).values()),
         parameter("validation", str, f"{told['validation']} Default auto.", TRAINING, "FOLDS|SHARE|last|TABLE|none"),
         parameter("checkpoint", Path, told["checkpoint"], TRAINING, "FOLDER"),
         parameter("resume", bool, told["resume"], TRAINING, flags="--resume"),
         parameter("history", Path, told["history"], TRAINING, "FILE"),
-        _known("compare", COMPARE, True),
-        _known("force", arguments.Force, False),
-        _known("json", arguments.Json, False),
-        *(_known(name, getattr(arguments, name.title()), False if name == "baskets" else None) for name in LAYOUT),
+        known("compare", COMPARE, True),
+        known("force", arguments.Force, False),
+        known("json", arguments.Json, False),
+        *(known(name, getattr(arguments, name.title()), False if name == "baskets" else None) for name in LAYOUT),
     ]  # fmt: skip
 
 
-def _more(name: str) -> str:
+def more_words(name: str) -> str:
     if name == "family":
         return "As poisson, rating=poisson or a,b=multivariate_gaussian; may be given again."
     only = [str(kind) for kind, options in KINDS.items() if name in described(options)]
     return f"Only with --model {only[0]}." if only == [Kind.latent] else ""
 
 
-def _known(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
+def known(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
 
 
@@ -105,11 +105,11 @@ def fit(**asked: Any) -> None:
     output.check_apart(history, "--history", asked["table"], asked["validation"], path)
     _check_checkpoint(checkpoint, bool(asked["resume"]), asked["force"])
     layout = arguments.layout(*(asked[name] for name in LAYOUT))
-    options = _options(asked)
+    options = options_of(asked)
     source = tables.read(asked["table"], layout)
-    roles = _roles(asked, source)
+    roles = roles_of(asked, source)
     validation = _validation(asked["validation"], layout)
-    estimator = _estimator(options)
+    estimator = estimator_of(options)
     told: list[Any] = []
 
     def planned(blueprint: "Blueprint") -> None:
@@ -134,7 +134,7 @@ def fit(**asked: Any) -> None:
     report(estimator, told[0], path, asked["compare"], asked["json"])
 
 
-def _options(asked: dict[str, Any]) -> EFAOptions | LatentFactorOptions:
+def options_of(asked: dict[str, Any]) -> EFAOptions | LatentFactorOptions:
     """The model that is asked for, as a value that needs no torch."""
     mine = described(KINDS[asked["model"]])
     for kind, other in KINDS.items():
@@ -150,7 +150,7 @@ def _options(asked: dict[str, Any]) -> EFAOptions | LatentFactorOptions:
     return model
 
 
-def _estimator(options: EFAOptions | LatentFactorOptions) -> Any:
+def estimator_of(options: EFAOptions | LatentFactorOptions) -> Any:
     from efattn import EFA, LatentFactor
     from efattn.training import resolve_device
 
@@ -171,7 +171,7 @@ def _companions(words: Any) -> Any:
     return [simple.named(word) for word in words]
 
 
-def _roles(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
+def roles_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
     """Which column is what, all of them there."""
     from efattn.data import Roles
 

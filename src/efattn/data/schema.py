@@ -12,6 +12,7 @@ from typing import Any, Literal, final
 
 import numpy as np
 
+from efattn.data.duplicates import duplicated
 from efattn.data.groups import Groups, Observations
 from efattn.data.lags import infer_step, lagged_groups, step_words
 from efattn.data.reading import Levels, Reading
@@ -89,6 +90,8 @@ class Schema:
         if when and (when != "auto" or roles.item):
             schema = schema._with_when(reading, sure=when != "auto")
         groups = schema._encode(reading)
+        twice = duplicated(groups, reading.order)
+        groups.notes.extend([] if twice is None else [twice])
         if schema.when_kind is not None and when == "auto" and not uneven(groups.times_between):
             schema, groups = replace(schema, when_kind=None), replace(groups, every=replace(groups.every, when=None))
         schema._refuse_empty(groups)

@@ -5,6 +5,7 @@
 No pyplot and no global state: pictures are the same with or without a screen. matplotlib loads with the first one.
 """
 
+from efattn.plots.comparing import differences
 from efattn.plots.maps import listening_map, station_map
 from efattn.plots.style import save
 from efattn.plots.values import history, predicted_against_actual, predicted_by_case
@@ -13,6 +14,7 @@ from efattn.plots.weights import attention_by_distance, attention_heatmap, heatm
 __all__ = [
     "attention_by_distance",
     "attention_heatmap",
+    "differences",
     "heatmaps",
     "history",
     "listening_map",

@@ -1,0 +1,62 @@
+"""Rows that are there twice in a group: each is the context of the other, and so gives its answer away.
+
+    copies     rows that agree with an earlier one of their group in item, order, attributes, exposure and value
+    repeats    rows that agree in all of that but the value
+
+What may well repeat is no copy: two equal purchases of a basket, equal weights in a litter. Copies are spoken of where
+something beside the value tells rows apart (an item, an order, attributes), and where repeats are seldom beside them.
+Of items without values only an order tells one event from the next, and an item that comes back at other times says
+that coming back is usual.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from efattn.data.groups import Groups
+from efattn.errors import Note
+
+if TYPE_CHECKING:
+    pass
+
+SELDOM = 0.25  # repeats for a copy, at most
+
+
+def duplicated(groups: Groups, order: np.ndarray | None) -> Note | None:
+    """order: of each row of the table."""
+    every, value = groups.every, groups.every.value
+    keys = {"group": groups.group, "item": every.item, "order": None if order is None else order[every.row]}
+    keys |= {f"attribute {k}": x for k, x in enumerate(() if every.attributes is None else every.attributes.T)}
+    known = {name: x for name, x in keys.items() if x is not None}
+    if value is None:
+        if order is None or every.item is None:
+            return None
+        copies, looser = _again(known), _again({name: known[name] for name in ("group", "item")})
+    else:
+        if len(known) == 1:
+            return None
+        looser = _again(known)
+        values = {f"value {k}": x for k, x in enumerate(value.T)}
+        copies = _again({**known, **values, **({} if every.exposure is None else {"exposure": every.exposure})})
+        copies &= ~np.isnan(value).all(1)
+        looser &= ~np.isnan(value).all(1)
+    count = int(copies.sum())
+    if not count or int((looser & ~copies).sum()) > SELDOM * count:
+        return None
+    first = int(every.row[copies].min())
+    where = groups.first_row + first
+    said = (
+        f"{count:,} of {len(every.row):,} rows repeat another row of their group in every column named, the first at "
+        f"row {where}: each shows the other's answer, so that scores are too good. Drop them, as by frame.unique(); if "
+        "they are rows of their own, name a column that tells them apart."
+    )
+    return Note("duplicates", said, row=where, important=True)
+
+
+def _again(columns: dict[str, np.ndarray]) -> np.ndarray:
+    """(row,): whether an earlier row has the same; rows stand as in the groups."""
+    import polars as pl
+
+    frame = pl.DataFrame({name: np.ascontiguousarray(x) for name, x in columns.items()}, nan_to_null=True)
+    first: pl.Series = frame.select(pl.struct(pl.all()).is_first_distinct()).to_series()
+    return ~first.to_numpy()
