@@ -217,9 +217,9 @@ def _offers(blueprint: Blueprint) -> list[Recipe]:
     offers: list[Recipe] = []
     items = blueprint.items
     if "item" in blueprint.terms:
-        offers.append(Popularity())
         if items <= ITEMS and float(items) * len(blueprint.train.rows) <= LOGITS:
             offers.append(AdditiveLogit())
+        offers.append(Popularity())
     if "value" in blueprint.terms:
         offers.append(LinearModel())
         cells = blueprint.items * (blueprint.schema.lags + 1)
