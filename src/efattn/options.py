@@ -15,6 +15,7 @@ from efattn.errors import DataError, named, option
 
 MOST_MEMBERS = 1000
 MOST_EPOCHS = 2000  # that are planned
+STEPS = 12_000
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
     "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "log_normal", "multivariate_gaussian",
@@ -46,7 +47,9 @@ class Training:
     seconds: float | None = _field(
         None, "About how long all networks may train together; none for as long as it takes.", above=0
     )
-    steps: int = _field(12000, f"About so many steps, where {named('epochs')} says nothing.", low=1)
+    steps: int | None = _field(
+        None, f"About so many steps, where {named('epochs')} says nothing; none for {STEPS:,}, or by effort.", low=1
+    )
     rate: float = _field(3e-3, f"The highest learning rate, reached after {named('warmup')}.", above=0)
     optimiser: Literal["adamw", "adam"] = _field("adamw", "adam is without weight decay, as in the paper.")
     weight_decay: float = _field(0.01, "Of adamw.", low=0)
@@ -109,8 +112,13 @@ class Training:
             raise DataError(f"Training options are an object with {', '.join(sorted(known))}.")
         return cls(**saved)
 
+    @property
+    def planned_steps(self) -> int:
+        return STEPS if self.steps is None else self.steps
+
     def epochs_for(self, batches: int) -> int:
-        return self.epochs if self.epochs is not None else min(max(round(self.steps / max(batches, 1)), 5), MOST_EPOCHS)
+        planned = min(max(round(self.planned_steps / max(batches, 1)), 5), MOST_EPOCHS)
+        return planned if self.epochs is None else self.epochs
 
     def patience_for(self, batches: int) -> int | None:
         return max(5, -(-100 // max(batches, 1))) if self.patience == "auto" else self.patience
@@ -179,14 +187,28 @@ class EFAOptions(_Model):
     family: Any = _field("auto", _FAMILY, several=True, metavar="FAMILY")
     context: Context = _field("others", _CONTEXT)
     terms: Any = _field(None, _TERMS, several=True, metavar="TERM")
-    layers: int = _field(2, "Layers of attention.", low=1, high=256)
-    heads: int = _field(2, "Heads of each layer.", low=1, high=_WIDEST)
-    width: int = _field(32, f"Of the vectors; a multiple of {named('heads')}.", low=1, high=_WIDEST)
-    feed_forward: int = _field(0, "Width of a block behind each layer; 0 for none.", low=0, high=_WIDEST)
-    norm: Literal["pre", "post"] | None = _field(None, "Layer norm before or behind each layer.")
+    effort: Literal["quick", "normal", "best"] = _field(
+        "normal",
+        "How much work a fit may be: quick takes a quarter of the steps, one split and no second fit; best tries other "
+        "sizes on held-out groups and trains an ensemble. What is said explicitly stays.",
+    )
+    layers: int | Literal["auto"] = _field("auto", "Layers of attention; auto for 2.", low=1, high=256)
+    heads: int | Literal["auto"] = _field("auto", "Heads of each layer; auto for 2, or 4.", low=1, high=_WIDEST)
+    width: int | Literal["auto"] = _field(
+        "auto",
+        f"Of the vectors, a multiple of {named('heads')}; auto for 32, and up to 128 as items and rows grow.",
+        low=1,
+        high=_WIDEST,
+    )
+    feed_forward: int | Literal["auto"] = _field(
+        "auto", "Width of a block behind each layer; 0 for none, as auto.", low=0, high=_WIDEST
+    )
+    norm: Literal["auto", "pre", "post"] | None = _field(
+        "auto", "Layer norm before or behind each layer; auto for none."
+    )
     dropout: float | Literal["auto"] = _field(
         "auto",
-        "Of embeddings and layers; auto for 0.1, and 0.3 for items in fewer than 2,000 training groups.",
+        "Of embeddings and layers; auto for 0.1, and 0.3 for items of fewer than 100,000 rows.",
         low=0,
         below=1,
     )
@@ -215,8 +237,11 @@ class EFAOptions(_Model):
     )
     own_time: Own = _field("auto", _OWN_TIME)
     own_attributes: Own = _field("auto", _OWN_ATTRIBUTES)
-    ensemble: int = _field(
-        1, "How many members, from other start values, whose mixture predicts.", low=1, high=MOST_MEMBERS
+    ensemble: int | Literal["auto"] = _field(
+        "auto",
+        "How many members, from other start values, whose mixture predicts; auto for 1, and 3 with the best effort.",
+        low=1,
+        high=MOST_MEMBERS,
     )
     seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
     training: Training | None = _field(Training(), _TRAINING)
@@ -270,8 +295,8 @@ def check_model(chosen: Any) -> None:
     if chosen.training is not None and not isinstance(chosen.training, Training):
         raise DataError(f"training is an efattn.Training(...) or None; found {chosen.training!r}.", option="training")
     check_terms(getattr(chosen, "terms", None))
-    heads = getattr(chosen, "heads", 1)
-    if getattr(chosen, "width", 0) % heads:
+    heads, width = getattr(chosen, "heads", 1), getattr(chosen, "width", 0)
+    if "auto" not in (heads, width) and width % heads:
         raise DataError(
             f"{option('width', chosen.width)} is not a multiple of {option('heads', heads)}. Choose one that is.",
             option="width",

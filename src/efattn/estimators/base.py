@@ -52,7 +52,7 @@ class GroupEstimator(BaseEstimator, ABC):
     standardise: Any
     seed: int
     training: Training | None
-    ensemble: int = 1  # members; a constructor may have it
+    ensemble: Any = 1  # members; a constructor may have it
     companions: Any = None  # likewise
     refit: Any = False  # likewise
     own_time: Any = "known"  # likewise
@@ -68,6 +68,23 @@ class GroupEstimator(BaseEstimator, ABC):
     @abstractmethod
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         """The terms to train, untrained."""
+
+    def _network(self, blueprint: Blueprint, options: Training, stages: Stages) -> Blueprint:
+        """The same, with the sizes of a network that were left open."""
+        return blueprint
+
+    def _options(self) -> Training:
+        return self.training or Training()
+
+    @property
+    def _number(self) -> int:
+        """Of members."""
+        return self.ensemble
+
+    @property
+    def _again(self) -> bool:
+        """Whether there may be folds, or a second fit."""
+        return bool(self.refit)
 
     @abstractmethod
     def _schema_options(self) -> dict[str, Any]:
@@ -118,7 +135,7 @@ class GroupEstimator(BaseEstimator, ABC):
             own_time=self.context != "past" if self.own_time == "auto" else self.own_time == "known",
             own_attributes=self.own_attributes,
             context=self.context,
-            folds=bool(self.refit),
+            folds=self._again,
             decide=lambda draft: deciding.decided(draft, self.context, self.standardise, self.seed),
         )
         if self.refit is True and blueprint.held is not None and not blueprint.may_refit:
@@ -135,7 +152,8 @@ class GroupEstimator(BaseEstimator, ABC):
     fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
 
     def _fit(self, blueprint: Blueprint, stages: Stages, *, callbacks: Any, checkpoint: Any, resume: bool) -> Any:
-        options = self.training or Training()
+        options = self._options()
+        blueprint = self._network(blueprint, options, stages)
         kept = members.checkpoint(self, checkpoint, resume, blueprint, options)
         assert blueprint.train is not None
         with saving.without_memory():
@@ -150,7 +168,7 @@ class GroupEstimator(BaseEstimator, ABC):
         self, blueprint: Blueprint, options: Training, stages: Stages, calls: Any, kept: Checkpoint | None, resume: bool
     ) -> None:
         """Networks and companions of each part, the shares that groups held out ask for, and then all groups."""
-        parts, number = blueprint.parts, self.ensemble
+        parts, number = blueprint.parts, self._number
         recipes = companions.recipes(self.companions, parts[0], self.context)
         each = [part for part in parts for _ in range(number)]
         models = [self._build(part, member=k) for k, part in enumerate(each)]
@@ -164,6 +182,7 @@ class GroupEstimator(BaseEstimator, ABC):
         )
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
         chosen, notes = shares.chosen(parts, networks, offers)
+        notes = [*members.unfinished(trained, options), *notes]
         self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
         self.first_fits_ = tuple(
             replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen))
@@ -172,7 +191,7 @@ class GroupEstimator(BaseEstimator, ABC):
         _conclude(self.fitted_, notes, stages)
         if blueprint.folds:
             self._say_again(_FOLDS.format(len(parts)), stages)
-        elif blueprint.may_refit and self.refit:
+        elif blueprint.may_refit and self._again:
             if not self._fit_networks_again(blueprint, trained, options, stages, kept, resume):
                 return
             self._say_again(_REFIT, stages)
@@ -405,6 +424,7 @@ class GroupEstimator(BaseEstimator, ABC):
             notes=blueprint.notes,
             sizes={"rows": len(groups.rows), "groups": len(groups)},
             units=units,
+            network=blueprint.network,
             frames=getattr(self, "_frames", "polars"),
             interrupted=interrupted,
         )

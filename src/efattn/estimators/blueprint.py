@@ -8,7 +8,7 @@ rest.
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, final
 
 import numpy as np
@@ -52,12 +52,13 @@ class Blueprint:
     may_refit: bool = False  # whether the groups held out are some of the table's own
     folds: tuple["Blueprint", ...] = ()
     fold: int | None = None
+    network: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # by kind of term, the sizes of a network
 
     @classmethod
     def of(cls, fitted: Fitted) -> "Blueprint":
         """What the networks of a fitted model are built from."""
         support: ItemSupport = "distinct" if fitted.support == "distinct" else "all"
-        return cls(fitted.schema, fitted.family, support, fitted.terms, fitted.longest)
+        return cls(fitted.schema, fitted.family, support, fitted.terms, fitted.longest, network=fitted.network)
 
     @property
     def items(self) -> int:
@@ -115,6 +116,9 @@ class Blueprint:
         """What is fitted on its own: the folds, or this."""
         return self.folds or (self,)
 
+    def with_network(self, sizes: Mapping[str, Mapping[str, Any]]) -> "Blueprint":
+        return replace(self, network=sizes, folds=tuple(replace(one, network=sizes) for one in self.folds))
+
     def noted(self, *notes: Note) -> "Blueprint":
         return replace(self, notes=(*self.notes, *notes))
 
@@ -154,6 +158,9 @@ def prepare(
     schema, groups = Schema.fit_encode(table, roles, **sizes)
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
+    if terms is None and chosen == ("item", "value") and context == "others" and _every_item(groups, schema):
+        told = f"Every group has every item once, so that the others tell which is missing: {option('terms', 'value')}."
+        notes, chosen = [*notes, Note("every item", told, option="terms")], ("value",)
     _refuse_wide(groups, roles)
     if schema.when_kind is not None:
         shown = "known" if own_time else "hidden"
@@ -190,9 +197,6 @@ def prepare(
         notes += selection.notes
     split_ = split(draft, rule, seed, standardise, context)
     support_ = chosen_support(support, groups, split_.held, notes) if "item" in chosen else "all"
-    if support_ == "distinct" and len(groups.rows) == len(groups) * split_.items and len(chosen) > 1:
-        advice = f"Every group has every item, so that items tell nothing: {option('terms', 'value')} is faster."
-        notes.append(Note("every item", advice, option="terms"))
     inner = tuple(replace(one, support=support_) for one in split_.folds)
     return replace(split_, support=support_, notes=tuple(notes), folds=inner)
 
@@ -343,6 +347,14 @@ def _refuse_wide(groups: Groups, roles: Roles) -> None:
             column=names[0],
             option="value",
         )
+
+
+def _every_item(groups: Groups, schema: Schema) -> bool:
+    items = len(schema.vocabulary or ())
+    if groups.item is None or not len(groups) or not bool((groups.lengths == items).all()):
+        return False
+    place = groups.group * items + groups.item
+    return len(np.unique(place)) == len(place)
 
 
 def named_terms(asked: Any, roles: Roles, items: int, notes: list[Note]) -> tuple[str, ...]:

@@ -1,14 +1,17 @@
 """Exponential family attention, as an estimator."""
 
+from dataclasses import replace
 from typing import Any, final
 
 import torch
 from torch import nn
 
 from efattn.declared import explained
-from efattn.estimators import companions
+from efattn.estimators import companions, sizing
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.progress import Stages
+from efattn.estimators.sizing import Sizes
 from efattn.families import Categorical, Family, LogNormal, PerItem, Product
 from efattn.models import Conditionals, Holes, Term
 from efattn.network import (
@@ -24,11 +27,12 @@ from efattn.network import (
     ValueMLP,
     perceptron,
 )
-from efattn.options import EFAOptions, check_model
+from efattn.options import STEPS, EFAOptions, check_model
+from efattn.training import Training
 
 MOST = 0.9  # of the values of a group are hidden in training, at most
 STRANGE = 0.3  # of that share, at most so much of the items is strange
-FEW = 2000  # groups, below which an item term needs more dropout
+QUICK, BEST, MEMBERS = 4, 2, 3  # times fewer steps, times more, members: by effort
 
 
 @final
@@ -44,21 +48,46 @@ class EFA(EFAOptions, GroupEstimator):
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         terms: dict[str, Conditionals] = {}
         if "item" in blueprint.terms:
-            terms["item"] = self._item_term(blueprint)
+            terms["item"] = self._item_term(blueprint, self._sizes("item", blueprint))
         if "value" in blueprint.terms:
-            terms[blueprint.value_name] = self._value_term(blueprint)
+            terms[blueprint.value_name] = self._value_term(blueprint, self._sizes("value", blueprint))
         return terms
 
-    def _item_term(self, blueprint: Blueprint) -> Term:
+    def _sizes(self, kind: str, blueprint: Blueprint) -> Sizes:
+        known = blueprint.network.get(kind)
+        return sizing.chosen(self, kind, 0, 0) if known is None else Sizes(**known)
+
+    def _network(self, blueprint: Blueprint, options: Training, stages: Stages) -> Blueprint:
+        if self.effort != "best":
+            return blueprint.with_network(sizing.plain(sizing.by_rule(self, blueprint)))
+        sizes, notes = sizing.searched(self, blueprint, options, stages)
+        return blueprint.with_network(sizing.plain(sizes)).noted(*notes)
+
+    def _options(self) -> Training:
+        options = self.training or Training()
+        if options.steps is not None or self.effort == "normal":
+            return options
+        steps = STEPS // QUICK if self.effort == "quick" else STEPS * BEST
+        return replace(options, steps=steps)
+
+    @property
+    def _number(self) -> int:
+        usual = MEMBERS if self.effort == "best" else 1
+        return usual if self.ensemble == "auto" else int(self.ensemble)
+
+    @property
+    def _again(self) -> bool:
+        return bool(self.refit) and not (self.refit == "auto" and self.effort == "quick")
+
+    def _item_term(self, blueprint: Blueprint, sizes: Sizes) -> Term:
         family = Categorical(max(blueprint.items, 2))
         positions = blueprint.longest if blueprint.schema.roles.ordered else 0
-        own, parts = blueprint.schema.own_attributes, ItemVectors(family.size, self.width)
-        added = OwnAttributes(own, 2 * self.width, self.width) if own else None
-        embedding = Embedding(parts, lag=self._lag(), mix=self._mix(), positions=positions, own=added)
-        head = Head(perceptron(self.width, (), family.size), family.shared)
-        few = blueprint.train is not None and len(blueprint.train) < FEW
+        own, parts = blueprint.schema.own_attributes, ItemVectors(family.size, sizes.width)
+        added = OwnAttributes(own, 2 * sizes.width, sizes.width) if own else None
+        embedding = Embedding(parts, lag=self._lag(sizes), mix=self._mix(sizes), positions=positions, own=added)
+        head = Head(perceptron(sizes.width, (), family.size), family.shared)
         gaps = self._gaps(blueprint)
-        stack = self._stack(few, gaps=gaps is not None)
+        stack = self._stack(sizes, gaps=gaps is not None)
         return Term(
             embedding,
             stack,
@@ -71,27 +100,27 @@ class EFA(EFAOptions, GroupEstimator):
             holes=self._holes(0.0),
         )
 
-    def _value_term(self, blueprint: Blueprint) -> Term:
-        family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
+    def _value_term(self, blueprint: Blueprint, sizes: Sizes) -> Term:
+        family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(sizes.width // 2, 1)
         attributes = len(blueprint.schema.attribute_names)
         holes = self._holes(MOST, blueprint)
         items = ItemVectors(blueprint.items, half) if blueprint.items else None
         if items is not None and holes is not None and holes.shift is not None:
             items.begin(torch.as_tensor(holes.shift))
         embedding = Embedding(
-            ValueMLP(family.columns, self.width, half),
+            ValueMLP(family.columns, sizes.width, half),
             item=items,
-            attributes=AttributeVectors((attributes, 2 * self.width, half)) if attributes else None,
-            lag=self._lag(),
-            mix=(self.width,),
+            attributes=AttributeVectors((attributes, 2 * sizes.width, half)) if attributes else None,
+            lag=self._lag(sizes),
+            mix=(sizes.width,),
             positions=blueprint.longest if roles.ordered else 0,
             rates=Rates(blueprint.counted) if blueprint.schema.exposed else None,
         )
         fixed = sum(family.shared)
-        beside = perceptron(self.width, (self.width,), fixed) if fixed and self.dispersion != "shared" else None
-        head = Head(perceptron(self.width, (self.width,), family.size - fixed), family.shared, beside=beside)
+        beside = perceptron(sizes.width, (sizes.width,), fixed) if fixed and self.dispersion != "shared" else None
+        head = Head(perceptron(sizes.width, (sizes.width,), family.size - fixed), family.shared, beside=beside)
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
-        stack = self._stack(gaps=gaps is not None)
+        stack = self._stack(sizes, gaps=gaps is not None)
         return Term(
             embedding,
             stack,
@@ -118,23 +147,22 @@ class EFA(EFAOptions, GroupEstimator):
             gaps.fit(blueprint.train.times_between)
         return gaps
 
-    def _stack(self, few: bool = False, gaps: bool = False) -> Stack:
-        """few: items in few groups, which overfit first."""
+    def _stack(self, sizes: Sizes, gaps: bool = False) -> Stack:
         return Stack(
-            self.width,
-            self.layers,
-            self.heads,
-            feed_forward=self.feed_forward,
-            norm=self.norm,
-            dropout=(0.3 if few else 0.1) if self.dropout == "auto" else self.dropout,
+            sizes.width,
+            sizes.layers,
+            sizes.heads,
+            feed_forward=sizes.feed_forward,
+            norm=sizes.norm,
+            dropout=sizes.dropout,
             gaps=Gaps.size if gaps else 0,
         )
 
-    def _lag(self) -> nn.Embedding | None:
-        return nn.Embedding(self.lags + 1, max(self.width // 4, 1)) if self.lags else None
+    def _lag(self, sizes: Sizes) -> nn.Embedding | None:
+        return nn.Embedding(self.lags + 1, max(sizes.width // 4, 1)) if self.lags else None
 
-    def _mix(self) -> tuple[int, ...]:
-        return (self.width,) if self.lags else ()
+    def _mix(self, sizes: Sizes) -> tuple[int, ...]:
+        return (sizes.width,) if self.lags else ()
 
     def _check(self) -> None:
         check_model(self)

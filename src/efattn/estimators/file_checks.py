@@ -30,6 +30,23 @@ def check_sizes(parameters: Any, family: Product | None, tensors: Mapping[str, T
             raise DataError(f"{part!r} does not fit its tensors")
 
 
+def checked_network(
+    network: Any, estimator: GroupEstimator, tensors: Mapping[str, Tensor]
+) -> dict[str, dict[str, Any]]:
+    """The sizes of a network by kind of term, each an option that the estimator takes."""
+    if not isinstance(network, dict) or not set(network) <= {"item", "value"}:
+        raise DataError("the sizes of its network are of no term")
+    for sizes in network.values():
+        if not isinstance(sizes, dict) or not set(sizes) <= set(estimator.get_params(deep=False)):
+            raise DataError("the sizes of its network are no options")
+        check_sizes(sizes, None, tensors)
+        sized: GroupEstimator = type(estimator)(**{**estimator.get_params(deep=False), **sizes})
+        sized._check()
+        if "auto" in sizes.values():
+            raise DataError("the sizes of its network are left open")
+    return network
+
+
 def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any], estimator: GroupEstimator) -> None:
     """That its parts belong together."""
     values, items, fitted = schema.roles.of("value"), schema.vocabulary, schema.standardiser

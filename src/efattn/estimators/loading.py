@@ -58,7 +58,10 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
     estimator._check()
     schema = Schema.from_saved(about["schema"], _within(tensors, "schema."))
     file_checks.check_schema(schema, family, about, estimator)
-    blueprint = Blueprint(schema, family, about["support"], tuple(about["terms"]), int(about["longest"]))
+    network = file_checks.checked_network(about.get("network", {}), estimator, tensors)
+    blueprint = Blueprint(
+        schema, family, about["support"], tuple(about["terms"]), int(about["longest"]), network=network
+    )
     number = about.get("members", 1)
     named = {name.split(".")[1] for name in tensors if name.startswith("member.")}
     if isinstance(number, bool) or not isinstance(number, int) or number != 1 + len(named):
@@ -79,6 +82,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         notes=tuple(Note.from_json(note) for note in about["notes"]),
         sizes=about["sizes"],
         units=about.get("units", {}),
+        network=network,
         frames=about.get("frames", "polars"),
     )
     return estimator

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from efattn import __version__
 from efattn.data import Groups
-from efattn.errors import DataError, option
+from efattn.errors import DataError, Note, named, option
 from efattn.estimators import saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("efattn")
 MOST = 1000
+MANY = 20  # epochs, below which nobody expects an end
 
 
 class Trained(NamedTuple):
@@ -87,6 +88,29 @@ def _label(member: int, blueprint: Blueprint, several: bool) -> dict[str, int]:
 def groups_of(blueprint: Blueprint) -> Groups:
     assert blueprint.train is not None
     return blueprint.train
+
+
+def unfinished(trained: Trained, options: Training) -> list[Note]:
+    """What still improved when its epochs were over."""
+    names = list(dict.fromkeys(record["term"] for record in trained.history))
+    late = [name for name in names if any(_late(mine) for mine in _runs(trained.history, name))]
+    more = "steps" if options.epochs is None else "epochs"
+    words = "was still getting better when its training ended"
+    return [Note("still improving", f"{name!r} {words}: allow more {named(more)}.", option=more) for name in late]
+
+
+def _runs(history: Sequence[Record], name: str) -> list[list[Record]]:
+    """The records of a term, by member."""
+    members = dict.fromkeys(record.get("member", 0) for record in history)
+    return [[x for x in history if x["term"] == name and x.get("member", 0) == member] for member in members]
+
+
+def _late(records: Sequence[Record]) -> bool:
+    """Whether the last tenth of all planned epochs had the best, and more than the first few."""
+    scores = [record["validation"] for record in records]
+    if len(scores) < MANY or None in scores or records[-1]["epoch"] < records[-1]["epochs"]:
+        return False
+    return scores.index(max(scores)) >= 0.9 * len(scores)
 
 
 def replays(trained: Trained, blueprint: Blueprint, options: Training, seed: int) -> dict[int, dict[str, Replay]]:

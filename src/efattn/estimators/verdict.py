@@ -107,7 +107,7 @@ def _latent(estimator: GroupEstimator, blueprint: Blueprint, of_items: bool, opt
     except DataError:
         return None
     assert blueprint.train is not None
-    quick = replace(options, steps=min(options.steps, QUICK_STEPS))
+    quick = replace(options, steps=min(options.planned_steps, QUICK_STEPS))
     fitting = Fitting(model, blueprint.train, blueprint.held, quick, estimator.seed)
     fitting.run()
     if fitting.interrupted:

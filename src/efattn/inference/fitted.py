@@ -54,8 +54,8 @@ class Part(NamedTuple):
 class Fitted:
     """estimator, parameters: what made it; family: of the value columns, in the table's units; support: "all" or
     "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term,
-    the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; frames: the
-    kind of frame that it was fitted to."""
+    the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; network: by
+    kind of term, the sizes that were left open; frames: the kind of frame that it was fitted to."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -70,6 +70,7 @@ class Fitted:
     notes: tuple[Note, ...] = ()
     sizes: Mapping[str, int] = field(default_factory=dict)
     units: Mapping[str, float] = field(default_factory=dict)
+    network: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     frames: str = "polars"
     interrupted: bool = False
     device: torch.device | str = "cpu"

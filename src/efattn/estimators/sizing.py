@@ -1,0 +1,120 @@
+"""How large a network is, and how strongly it is held back, where that is left open: from the sizes of the table.
+
+    width      32; of values from 500,000 rows on 64; of more than 300 items 64 from 20,000 rows on, 128 from 500,000 on
+    heads      2, and 4 from a width of 128 on
+    dropout    of values 0.1; of items 0.3 below 100,000 rows, 0.1 from there on
+
+An item is known by its vector, so that a large catalogue wants wide ones, and rows to learn them from; a few dozen
+items do with narrow ones however many rows there are. What overfits first is an item term of few rows. dev/LOG.md has
+the runs on held-out groups behind it. effort="best" also tries others on held-out groups.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from efattn.errors import Note
+from efattn.estimators import members
+from efattn.estimators.blueprint import Blueprint
+from efattn.training import Fitting, Training
+
+if TYPE_CHECKING:
+    from efattn.estimators.efa import EFA
+    from efattn.estimators.progress import Stages
+
+
+class Sizes(NamedTuple):
+    """As the options of EFA."""
+
+    width: int
+    heads: int
+    layers: int
+    feed_forward: int
+    norm: Literal["pre", "post"] | None
+    dropout: float
+
+
+MANY_ITEMS = 300
+SOME_ROWS, MANY_ROWS, MOST_ROWS = 20_000, 100_000, 500_000
+SHORTER = 4  # times fewer steps, where sizes are only compared
+LARGEST_DROPOUT = 0.5
+
+
+def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
+    """Of the item or the value term; what is said explicitly stays as it is."""
+    many = kind == "item" and items > MANY_ITEMS
+    width = 64 if (many and rows >= SOME_ROWS) or (kind == "value" and rows >= MOST_ROWS) else 32
+    width = 128 if many and rows >= MOST_ROWS else width
+    width = width if estimator.width == "auto" else estimator.width
+    if estimator.heads == "auto":
+        heads = next(number for number in (4 if width >= 128 else 2, 2, 1) if width % number == 0)
+    else:
+        heads = estimator.heads
+        width = -(-width // heads) * heads if estimator.width == "auto" else width
+    dropout = 0.3 if kind == "item" and rows < MANY_ROWS else 0.1
+    return Sizes(
+        width,
+        heads,
+        2 if estimator.layers == "auto" else estimator.layers,
+        0 if estimator.feed_forward == "auto" else estimator.feed_forward,
+        None if estimator.norm == "auto" else estimator.norm,
+        dropout if estimator.dropout == "auto" else estimator.dropout,
+    )
+
+
+def by_rule(estimator: "EFA", blueprint: Blueprint) -> dict[str, Sizes]:
+    """By kind of term."""
+    assert blueprint.groups is not None
+    rows = len(blueprint.groups.rows)
+    return {kind: chosen(estimator, kind, rows, blueprint.items) for kind in blueprint.terms}
+
+
+def plain(sizes: Mapping[str, Sizes]) -> dict[str, dict[str, Any]]:
+    """As a blueprint and a file have them."""
+    return {kind: one._asdict() for kind, one in sizes.items()}
+
+
+def others(estimator: "EFA", sizes: Sizes) -> Iterator[Sizes]:
+    """What else may serve, as far as the user leaves it open."""
+    if estimator.dropout == "auto":
+        yield sizes._replace(dropout=min(3 * sizes.dropout, LARGEST_DROPOUT))
+        yield sizes._replace(dropout=sizes.dropout / 3)
+    if estimator.width == "auto":
+        yield sizes._replace(width=2 * sizes.width)
+    if estimator.feed_forward == "auto":
+        norm = "pre" if estimator.norm == "auto" else sizes.norm
+        yield sizes._replace(feed_forward=2 * sizes.width, norm=norm)
+    if estimator.layers == "auto":
+        yield sizes._replace(layers=1)
+
+
+def searched(
+    estimator: "EFA", blueprint: Blueprint, options: Training, stages: "Stages"
+) -> tuple[dict[str, Sizes], list[Note]]:
+    """The best on held-out groups, of the rule's and others, each trained for a while."""
+    usual = by_rule(estimator, blueprint)
+    part = blueprint.parts[0]
+    if part.held is None or not len(part.held):
+        return usual, []
+    short = replace(options, steps=max(options.planned_steps // SHORTER, 1), seconds=None)
+    tried = {kind: [sizes, *others(estimator, sizes)] for kind, sizes in usual.items()}
+    best: dict[str, tuple[float, Sizes]] = {}
+    for number in range(max(map(len, tried.values()))):
+        now = {kind: several[min(number, len(several) - 1)] for kind, several in tried.items()}
+        model = estimator._build(part.with_network(plain(now)))
+        fitting = Fitting(model, members.groups_of(part), part.held, short, estimator.seed)
+        fitting.tick = stages.tick
+        fitting.run()
+        if fitting.interrupted:
+            raise KeyboardInterrupt
+        for kind, sizes in now.items():
+            mine = [record["best"] for record in fitting.history if record["term"] == part.term_name(kind)]
+            if mine and (kind not in best or mine[-1] > best[kind][0]):
+                best[kind] = (mine[-1], sizes)
+    picked = {kind: best[kind][1] if kind in best else sizes for kind, sizes in usual.items()}
+    return picked, [_words(kind, sizes) for kind, sizes in picked.items()]
+
+
+def _words(kind: str, sizes: Sizes) -> Note:
+    told = ", ".join(f"{name}={value!r}" for name, value in sizes._asdict().items())
+    return Note("sizes", f"Sizes of the {kind} term, the best of those tried on held-out groups: {told}.")
