@@ -189,15 +189,13 @@ def test_order_by_row_is_table_order():
     assert one.score(table) == two.score(table)
 
 
-def test_items_in_few_groups_get_more_dropout(monkeypatch):
+def test_items_of_few_rows_get_more_dropout():
     def chosen(**options):
         model = efa(**options).fit(TABLE, **BOTH).model_
         return [model[name].stack.dropout for name in model.terms]
 
     assert chosen(dropout="auto") == [0.3, 0.1]
     assert chosen(dropout=0.2) == [0.2, 0.2]
-    monkeypatch.setattr("efattn.estimators.efa.FEW", 1)
-    assert chosen(dropout="auto") == [0.1, 0.1]
 
 
 def test_series_have_their_own_lags():
@@ -226,7 +224,7 @@ def test_a_validation_table_decides_about_distinct_items():
         ({"heads": 1.5}, BOTH, "heads must be a whole number"),
         ({"dropout": 1.0}, BOTH, "dropout must be a number from 0 to below 1"),
         ({"dropout": "much"}, BOTH, "dropout must be a number from 0 to below 1"),
-        ({"norm": "layer"}, BOTH, "norm must be 'pre', 'post' or None"),
+        ({"norm": "layer"}, BOTH, "norm must be 'auto', 'pre', 'post' or None"),
         ({"terms": "rating"}, BOTH, "terms are 'item', 'value' or both"),
         ({"terms": "value"}, {"group": "user", "item": "movie"}, "there is no value column to model"),
         ({"terms": ()}, BOTH, "leaves nothing to model"),
@@ -242,7 +240,6 @@ def test_a_validation_table_decides_about_distinct_items():
         ({"max_length": 0}, BOTH, "max_length must be a whole number >= 1 or None"),
         ({}, {"group": "user"}, "Nothing to model"),
         ({}, {"group": "usr", "item": "movie"}, "Did you mean 'user'"),
-        ({}, {"item": "movie"}, "validation=None"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_in_words(parameters, roles, words):
