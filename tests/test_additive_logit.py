@@ -29,7 +29,7 @@ CASES = {
     "time hidden": {"ordered": True, "times": True, "own_time": False},
     "lags": {"ordered": True, "times": True, "lags": 2},
     "lags, time hidden": {"times": True, "own_time": False, "lags": 2},
-    "attributes": {"attributes": 3, "shown": (0, 2)},
+    "attributes": {"attributes": 3, "own_attributes": (True, False, True)},
 }
 EVERY = pytest.mark.parametrize("case", CASES)
 BOTH = pytest.mark.parametrize("context", ["others", "past"])
@@ -71,7 +71,7 @@ def literal(model, group, i):
             kind = RANKS + int(math.copysign(math.ceil(math.log2(abs(i - j))) + 1, i - j))
         apart = (mine - when[j]) / 0.7
         time = int(math.copysign(round(math.log2(1 + abs(apart))), apart)) + Gaps.size // 2 if model.gaps else 0
-        weights[j] = (tables[:, kind, time] - tables.amax((1, 2))).exp()
+        weights[j] = tables[:, kind, time].exp()
     f = model.bias.clone()
     scale = sum(weights.values()) ** -torch.sigmoid(model.power) if weights else 0.0
     vectors = model.inward.unflatten(-1, (4, 2))  # four heads of two numbers, the last two bent
@@ -220,8 +220,8 @@ def test_attributes_that_tell_nothing_of_the_item_are_used():
     table = pl.DataFrame({"user": np.repeat(np.arange(100), 4), "movie": item, "a": price[:, 0], "b": price[:, 1]})
     groups = Schema.fit_encode(table, Roles(group="user", item="movie", attributes=("a", "b")))[1]
     scores = []
-    for shown in ((), (0, 1)):
-        model = simple.AdditiveLogit().build(Setting(Categorical(2), 2, attributes=2, shown=shown))
+    for own in ((), (True, True)):
+        model = simple.AdditiveLogit().build(Setting(Categorical(2), 2, attributes=2, own_attributes=own))
         model.fit(groups)
         scores.append(model.score(groups))
     assert scores[1] > scores[0] + 0.3
