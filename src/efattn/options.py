@@ -249,7 +249,7 @@ class EFAOptions(_Model):
         "auto",
         "Simple models that predict together with the networks, as much as held-out groups ask for: one of "
         "efattn.simple or several; auto for a linear model, a Gaussian where it is quickly fitted, and an additive "
-        "logit of items; none for networks alone.",
+        "logit of items, with a Markov chain in past; none for networks alone.",
         several=True,
         metavar="MODEL",
     )
@@ -286,7 +286,7 @@ class SimpleModelOptions(_Model):
     own_time: Own = _field("auto", _OWN_TIME)
     own_attributes: Own = _field("auto", _OWN_ATTRIBUTES)
     seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
-    training: Training | None = _field(Training(), "Of those that are trained, as simple.AdditiveLogit.")
+    training: Training | None = _field(Training(), "Of models in older files; simple models have options of their own.")
 
 
 def check_model(chosen: Any) -> None:

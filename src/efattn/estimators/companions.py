@@ -21,7 +21,16 @@ from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.simple import AdditiveLogit, DirectlyFitted, GaussianConditional, ItemMean, LinearModel, Popularity, Recipe
+from efattn.simple import (
+    AdditiveLogit,
+    DirectlyFitted,
+    GaussianConditional,
+    ItemMean,
+    LinearModel,
+    MarkovChain,
+    Popularity,
+    Recipe,
+)
 from efattn.training import Fitting, Replay, Training
 
 if TYPE_CHECKING:
@@ -30,6 +39,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("efattn")
 CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
 ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
+STATES = 2000  # items of a Markov chain
 EPOCHS = 100  # of a simple model that is trained as networks are
 
 
@@ -50,7 +60,7 @@ def check(asked: Any) -> None:
 def recipes(asked: Any, blueprint: Blueprint, context: Context) -> list[Recipe]:
     """Those asked for; a DataError, before anything is trained, for one that cannot know what the table has."""
     if isinstance(asked, str):
-        return _offers(blueprint)
+        return _offers(blueprint, context)
     several = [] if asked is None else list(asked) if isinstance(asked, list | tuple) else [asked]
     for recipe in several:
         check_suits(recipe, blueprint)
@@ -209,9 +219,10 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
         raise DataError(f"{kind} takes no exposure: leave {kind} or {option('exposure')} out.", option="exposure")
 
 
-def _offers(blueprint: Blueprint) -> list[Recipe]:
+def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over all
-    items where it is quickly fitted, an additive logit of items; each item's own distribution, against surprises."""
+    items where it is quickly fitted, an additive logit of items and, where they follow each other, a Markov chain; each
+    item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -219,6 +230,8 @@ def _offers(blueprint: Blueprint) -> list[Recipe]:
     if "item" in blueprint.terms:
         if items <= ITEMS and float(items) * len(blueprint.train.rows) <= LOGITS:
             offers.append(AdditiveLogit())
+        if items <= STATES and context == "past":
+            offers.append(MarkovChain())
         offers.append(Popularity())
     if "value" in blueprint.terms:
         offers.append(LinearModel())

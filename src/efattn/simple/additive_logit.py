@@ -1,21 +1,22 @@
-"""An additive logit of items: each row of the context adds its vector, weighed by how far away it is.
+"""An additive logit of items: each row of the context adds its vectors, weighed by how far away it is.
 
-    f_i      = b + V z_i + again_i + A a_i
-    z_i      = W_i^(-p) sum_{j in context of i} w_ij U[x_j],        W_i = sum of the w_ij, 0 < p < 1
-    again_i  = W_i^(-p) r[x] sum_{j: x_j = x} w_ij                  at x, where items may repeat
+    f_i      = b + sum_h V_h g_h(z_ih) + again_i + A a_i,           g(z) = z in half of the heads h, else max(z + c, 0)
+    z_ih     = W_ih^(-p_h) sum_{j in context of i} w_ijh U_h[x_j],  W_ih = sum of the w_ijh, 0 < p_h < 1
+    again_i  = W_i^(-p) r[x] sum_{j: x_j = x} w_ij                  at x, by the first head, where items may repeat
     log w_ij = a weight for the gap in rank, 1, 2, 3-4, 5-8, ..., before or after, or for the lag
              + a weight for the gap in time, a factor of two a class
 
     maximise  sum log p_i - penalty / 2 (|U|^2 + |V|^2 + |r|^2 + |A|^2) - 1/2 |what else moved from where it started|^2
 
-The penalty of U and V is one of the sum of the singular values of U V', so that the rank only bounds the work. It
-starts at the popularity of the items; held-out groups choose the penalty and how many steps are taken. a_i: attributes
-of the row itself, where they tell nothing of its item. Unknown items are no context.
+where the largest w is 1. The penalty of U and V is one of the sum of the singular values of U V', so that the rank
+only bounds the work. Heads differ in what they find near; the bent ones know a little of what comes together. It starts
+at the popularity of the items; held-out groups choose the penalty and how many steps are taken. a_i: attributes of the
+row itself, where they tell nothing of its item. Unknown items are no context.
 """
 
+import math
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple, final
 
@@ -30,12 +31,12 @@ from efattn.network import Gaps
 from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, tuning_parts
 
 RANKS = 16  # classes of gaps in rank to each side: up to 2^15 rows
-RANK = 32
-RATE, FAST = 0.01, 10.0  # of Adam; how many times faster the few weights of gaps move
+RANK, HEADS = 32, 4
+RATE, FAST = 0.02, 5.0  # of Adam; how many times faster the few weights of gaps move
 KEPT, SOON = 0.98, 9  # of the running mean of the weights, a step; steps after which it has forgotten half of its first
-SHORTEST, LONGEST = 10, 200  # steps between two looks at held-out groups: an epoch within these bounds
+SHORTEST, LONGEST, MOST = 20, 200, 1500  # steps between two looks at held-out groups: an epoch; in all
 TOKENS, LEAST, BATCHES, NUMBERS = 2048, 64, 20, 2**25  # of a step: rows; of an epoch: steps; what a step may form
-FACTOR, LITTLE, PATIENCE = 3.0, 2e-4, 2  # between penalties; nats a row that are no gain; rounds without one
+FACTOR, LITTLE, PATIENCE = 3.0, 5e-4, 2  # between penalties; nats a row that are no gain; rounds without one
 SMALL, ENOUGH = 0.1, 50_000  # the vectors at the start; held-out rows to choose by
 TINY = 1e-6  # a sum of weights, at least
 CLIP = 8.0  # standard deviations of an attribute
@@ -86,14 +87,17 @@ class AdditiveItems(DirectlyFitted):
         self.repeats = setting.support == "all" or setting.lags > 0
         self.gaps = Gaps() if setting.times else None
         items = self.family.size
-        rank = min(items, RANK) if options.rank is None else int(options.rank)
+        rank = -(-min(items, RANK) // HEADS) * HEADS if options.rank is None else int(options.rank)
+        self.heads = math.gcd(rank, HEADS)
         self.near = 2 * RANKS + 1 if self.ordered else 1
         self.bias = nn.Parameter(torch.zeros(items))
         self.inward = nn.Parameter(torch.zeros(items, rank))  # U
         self.outward = nn.Parameter(torch.zeros(items, rank))  # V
-        self.power = nn.Parameter(torch.zeros(()))
-        self.by_rank = nn.Parameter(torch.zeros(self.near + self.lags))
-        self.by_time = nn.Parameter(torch.zeros(Gaps.size if setting.times else 1))
+        self.straight = self.heads - self.heads // 2  # so many heads are not bent
+        self.hinge = nn.Parameter(torch.zeros(self.heads // 2, rank // self.heads))  # c
+        self.power = nn.Parameter(torch.zeros(self.heads))
+        self.by_rank = nn.Parameter(torch.zeros(self.heads, self.near + self.lags))
+        self.by_time = nn.Parameter(torch.zeros(self.heads, Gaps.size if setting.times else 1))
         self.again = nn.Parameter(torch.zeros(items if self.repeats else 0))
         self.of_attributes = nn.Parameter(torch.zeros(items, len(self.shown)))
         self.register_buffer("centre", torch.zeros(len(self.shown)))
@@ -113,25 +117,35 @@ class AdditiveItems(DirectlyFitted):
 
     def _at_once(self, batch: Batch) -> int:
         """How many targets of each group, so that pairs of targets and rows of the context fit into memory."""
-        return max(NUMBERS // max(batch.exists.numel(), 1), 1)
+        return max(NUMBERS // max(self.heads * batch.exists.numel(), 1), 1)
 
     def _given(self, batch: Batch, slots: Tensor) -> Tensor:
         """f (batch, target, item) without what attributes add."""
         kind = self.classes(batch, slots)  # (batch, target, context)
-        weight = torch.cat([self.weights(), self.bias.new_zeros(1)])[kind]
-        scale = weight.sum(-1, keepdim=True).clamp_min(TINY) ** -self.power.sigmoid()
         assert batch.item is not None
         item = batch.item[:, : kind.shape[-1]].clamp_max(self.family.size - 1)
-        f = self.bias + (weight @ self.inward[item] * scale) @ self.outward.mT
+        weight = self.weights()[:, kind]  # (head, batch, target, context)
+        near = weight * weight.sum(-1, keepdim=True).clamp_min(TINY) ** -self.power.sigmoid()[:, None, None, None]
+        u = self.inward[item].unflatten(-1, (self.heads, -1)).permute(2, 0, 1, 3)  # (head, batch, context, any)
+        straight, bent = (near @ u).tensor_split([self.straight])
+        sums = torch.cat([straight, (bent + self.hinge[:, None, None]).relu()])
+        f = self.bias + sums.permute(1, 2, 0, 3).flatten(2) @ self.outward.mT
         if not self.repeats:
             return f
-        return f.scatter_add(2, item[:, None].expand(kind.shape), weight * scale * self.again[item][:, None])
+        return f.scatter_add(2, item[:, None].expand(kind.shape), near[0] * self.again[item][:, None])
 
     def weights(self) -> Tensor:
-        """(class,), from 0 to 1: what is nearest in effect has 1, so that the penalty of the vectors bounds what they
-        do."""
-        log = self.by_rank[:, None] + self.by_time
-        return (log - log.amax()).exp().reshape(-1)
+        """(head, class), and 0 for what is not seen."""
+        log = (self.by_rank[..., None] + self.by_time[:, None]).flatten(1)
+        return torch.cat([log.exp(), log.new_zeros(self.heads, 1)], 1)
+
+    def size(self) -> Tensor:
+        """Half the sum of the squares of all vectors, were the largest weight of each head 1: else large weights would
+        be a way around the penalty."""
+        largest = (self.by_rank.amax(1) + self.by_time.amax(1)).exp() ** (1 - self.power.sigmoid())  # (head,)
+        each = [x.unflatten(-1, (self.heads, -1)).square().sum((0, 2)) for x in (self.inward, self.outward)]
+        vectors = (largest * (each[0] + each[1])).sum() + largest[0] * self.again.square().sum()
+        return (vectors + self.of_attributes.square().sum()) / 2
 
     def classes(self, batch: Batch, slots: Tensor) -> Tensor:
         """(batch, target, context): the class of each pair, by rank and by time; the number of classes for what is not
@@ -149,10 +163,10 @@ class AdditiveItems(DirectlyFitted):
             far = (apart.abs().clamp_min(1).double().log2().ceil().long() + 1).clamp_max(RANKS)
             kind[..., :n] = far * apart.sign() + RANKS
         if self.lags and batch.lag is not None:
-            kind[..., n:] = (self.near - 1 + batch.lag[:, None, n:width]).clamp_max(len(self.by_rank) - 1)
+            kind[..., n:] = (self.near - 1 + batch.lag[:, None, n:width]).clamp_max(self.by_rank.shape[1] - 1)
         if self.gaps is not None:
             kind = kind * Gaps.size + self._by_time(batch, slots, may & batch.exists[:, None, :width])
-        return torch.where(seen, kind, len(self.by_rank) * len(self.by_time))
+        return torch.where(seen, kind, self.by_rank.shape[1] * self.by_time.shape[1])
 
     def _by_time(self, batch: Batch, slots: Tensor, there: Tensor) -> Tensor:
         """(batch, target, context). Where a target's own time is not seen, from the last row before it."""
@@ -200,15 +214,19 @@ class AdditiveItems(DirectlyFitted):
         course.take(course.mean)
 
     def _search(self, train: Groups, check: Groups | None, tick: Tick) -> tuple[tuple[float, int], ...]:
-        """What held-out groups like best; the weights are left there. Stronger and weaker penalties go on from the best
-        weights so far, as long as that helps. Nothing to choose by: popularity."""
+        """What held-out groups like best; the weights are left there. From a usual penalty on, weaker ones go on from
+        the best weights so far as long as that helps, then stronger ones. Nothing to choose by: popularity."""
         end, given = time.monotonic() + self.options.seconds, self.options.penalty
         course = Course(self, train)
         best = State(course.mean, -float("inf"))
         if check is not None:
             penalty = course.usual if given is None else float(given)
-            best = self._phase(course, check, penalty, best._replace(score=self.score(check)), end, tick)
-            for factor in (FACTOR, 1 / FACTOR) if given is None and best.course else ():
+            best = best._replace(score=course.score(check))
+            while not (best := self._phase(course, check, penalty, best, end, tick)).course and given is None:
+                penalty /= FACTOR  # nothing is strong enough to be seen
+                if penalty < 1 or time.monotonic() > end:
+                    break
+            for factor in (1 / FACTOR, FACTOR) if given is None and best.course else ():
                 while time.monotonic() < end:
                     found = self._phase(course, check, best.course[-1][0] * factor, best, end, tick)
                     if found is best:
@@ -222,13 +240,12 @@ class AdditiveItems(DirectlyFitted):
         are."""
         steps, waited, before = 0, 0, best.course
         course.turn(penalty, best.weights)
-        while waited < PATIENCE and time.monotonic() < end:
+        while waited < PATIENCE and time.monotonic() < end and steps + sum(n for _, n in before) < MOST:
             left = (end - time.monotonic()) / max(self.options.seconds, 1e-9)
             tick(int(1000 * min(max(1 - left, 0.0), 1.0)), 1000)
             course.advance(course.round)
             steps, waited = steps + course.round, waited + 1
-            with course.at_the_mean():
-                score = self.score(check)
+            score = course.score(check)
             if score > best.score + LITTLE:
                 best, waited = State([x.clone() for x in course.mean], score, (*before, (penalty, steps))), 0
         return best
@@ -248,7 +265,7 @@ class Course:
         self.parameters = list(model.parameters())
         self._start(flat)
         self.mean = [x.detach().clone() for x in self.parameters]
-        weighing = [model.by_rank, model.by_time, model.power]
+        weighing = [model.by_rank, model.by_time]
         rest = [x for x in self.parameters if all(x is not y for y in weighing)]
         kinds: list[dict[str, Any]] = [{"params": rest}, {"params": weighing, "lr": FAST * RATE}]
         self.optimiser = torch.optim.Adam(kinds, RATE)
@@ -287,7 +304,9 @@ class Course:
         self.model.train()
         for _ in range(steps):
             batch = next(self.batches)
-            room = NUMBERS // max(len(batch.exists) * max(batch.exists.shape[1], self.model.family.size), 1)
+            room = NUMBERS // max(
+                len(batch.exists) * max(self.model.heads * batch.exists.shape[1], self.model.family.size), 1
+            )
             scores = self.model.log_prob(batch, max(room, 1))
             weight = (scores.weight * scores.scored).sum()
             if float(weight) > 0:
@@ -301,9 +320,8 @@ class Course:
 
     def _penalised(self) -> Tensor:
         model = self.model
-        strong = (model.inward, model.outward, model.again, model.of_attributes)
-        weak = (model.bias - self.popular, model.by_rank, model.by_time, model.power)
-        total = self.penalty / 2 * sum((x.square().sum() for x in strong), start=self.popular.new_zeros(()))
+        weak = (model.bias - self.popular, model.hinge, model.by_rank, model.by_time, model.power)
+        total = self.penalty * model.size()
         return total + sum((x.square().sum() / 2 for x in weak), start=self.popular.new_zeros(()))
 
     def turn(self, penalty: float, weights: list[Tensor]) -> None:
@@ -317,14 +335,19 @@ class Course:
         for x, new in zip(self.parameters, weights, strict=True):
             x.copy_(new)
 
-    @contextmanager
-    def at_the_mean(self) -> Iterator[None]:
+    @torch.no_grad()
+    def score(self, groups: Groups) -> float:
+        """Mean log-likelihood of the groups' targets at the running mean, in batches that a step might have."""
         own = [x.detach().clone() for x in self.parameters]
         self.take(self.mean)
-        try:
-            yield
-        finally:
-            self.take(own)
+        total = weight = 0.0
+        tokens = max(min(TOKENS, NUMBERS // self.model.family.size), LEAST)
+        for batch in groups.batches(tokens, context=self.model.context):
+            scores = self.model.log_prob(batch)
+            counts = scores.weight * scores.scored
+            total, weight = total + float((scores.values * counts).sum()), weight + float(counts.sum())
+        self.take(own)
+        return total / weight if weight else float("nan")
 
 
 def _some(groups: Groups) -> Groups:
