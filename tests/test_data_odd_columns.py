@@ -385,9 +385,31 @@ def text_attribute() -> None:
     again = Schema.from_saved(json.loads(json.dumps(schema.to_json())), schema.arrays())
     assert again.levels == schema.levels == {"age": ("a", "b", "d")}
     refuses("age", ["a", None, "b", "b", "b"], "row 1")
-    many = {name: entries * 30 for name, entries in BASE.items()} | {"age": [f"w{k}" for k in range(150)]}
-    refused("'age'", "150", "item='age'", make=lambda: Schema.fit(many, ROLES))
     refused("'age'", "Convert it to text", make=lambda: schema.encode(BASE))
+
+
+@case
+def many_words() -> None:
+    words = ["often"] * 50 + [f"w{k:03}" for k in range(100)]
+    many = {name: entries * 30 for name, entries in BASE.items()} | {"age": words}
+    schema, groups = Schema.fit_encode(many, ROLES)
+    assert len(schema.levels["age"]) == 30
+    assert schema.levels["age"][:2] == ("often", "w000")
+    noted(groups, "'age'", "101 different words", "30 most frequent")
+    assert not [note for note in groups.notes if note.important]
+    assert groups.attributes is not None
+    assert groups.attributes[groups.rows == 149].sum() == 0
+    assert not [note for note in schema.encode(many).notes if note.important]
+
+
+@case
+def date_attribute() -> None:
+    days = [datetime.date(1970, 1, k) for k in (2, 3, 4, 5, 6)]
+    for column in (days, [str(day) for day in days], [datetime.datetime(1970, 1, k) for k in (2, 3, 4, 5, 6)]):
+        groups = fitted(age=column)
+        assert groups.attributes is not None
+        assert groups.attributes[np.argsort(groups.rows), 0].tolist() == [1, 2, 3, 4, 5]
+        noted(groups, "'age'", "days since 1970")
 
 
 @case

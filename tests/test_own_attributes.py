@@ -153,3 +153,13 @@ def test_the_next_row_has_the_attributes_that_are_said_or_those_of_the_last(mode
 def test_who_knows_better_says_so(asked, flags):
     model = efa(own_attributes=asked).fit(purchases(10), **ROLES, attributes=["paid", "noise"])
     assert model.schema_.own_attributes == flags
+
+
+def test_a_column_of_groups_tells_their_values():
+    draw = np.random.default_rng(0)
+    level = np.repeat(draw.standard_normal(80), 2)
+    table = pl.DataFrame({"day": np.repeat(np.arange(80), 2), "level": level, "y": level + draw.normal(0, 0.1, 160)})
+    table = table.with_columns(kind=pl.when(pl.col("level") > 0).then(pl.lit("high")).otherwise(pl.lit("low")))
+    model = efa(training=TRAINING).fit(table, group="day", value="y", attributes=["level", "kind"])
+    single = table.unique("day")  # nothing but the group's columns to go by
+    assert np.corrcoef(model.predict(single)["y_mean"], single["level"])[0, 1] > 0.9

@@ -7,7 +7,7 @@ import torch
 from small import QUICK, efa, ratings
 
 from efattn import DataError, load
-from efattn.data import Batch
+from efattn.data import Batch, Schema
 from efattn.families import Categorical
 from efattn.models import Term
 from efattn.network import Embedding, Gaps, Head, ItemVectors, Stack, perceptron
@@ -92,7 +92,7 @@ def test_a_hidden_time_is_that_of_the_row_before():
     when = torch.tensor([[0.0, 8.0, 100.0, 3.0]], dtype=torch.float64)
     exists = torch.tensor([[True, True, True, True]])
     past = gaps.without_own(when, exists, 3, "past")
-    assert past[0, 2].tolist() == [*gaps.between(when[:, 1:2], when)[0, 0, :2], Gaps.size // 2, *gaps(when)[0, 1, 3:]]
+    assert past[0, 2].tolist() == [*gaps(when)[0, 1, :2].tolist(), Gaps.size // 2, *gaps(when)[0, 1, 3:].tolist()]
     assert past[0, 0, 3] == Gaps.size // 2  # the first row is as late as what lies at a lag
     others = gaps.without_own(when, exists, 3, "others")
     assert torch.equal(others[0, 0, 1:], gaps(when)[0, 1, 1:])  # and in others as the row after it
@@ -168,3 +168,10 @@ def test_a_file_keeps_what_is_hidden(tmp_path):
     again = load(tmp_path / "m.efattn")
     assert again.schema_.own_time is False
     assert again.score(timed()) == model.score(timed())
+
+
+def test_a_file_from_before_this_was_asked_shows_what_it_showed():
+    schema = fitted("past", "auto").schema_
+    saved = {name: x for name, x in schema.to_json().items() if name not in ("own_time", "own_attributes", "exposed")}
+    old = Schema.from_saved(saved, schema.arrays())
+    assert (old.own_time, old.own_attributes, old.exposed) == (True, None, False)

@@ -1,6 +1,7 @@
 """One engine: Python and the shell answer the same to the bit, and a table in pieces as the table at once."""
 
 import copy
+import datetime
 from dataclasses import replace
 
 import numpy as np
@@ -92,6 +93,29 @@ def test_python_and_the_shell_recommend_and_compare_the_same(case):
     if type(model) is not SimpleModel:
         item = table[roles["item"]][0]
         assert written(folder, "similar", "m.efattn", item, "-k", 3).equals(model.similar(item, 3))
+
+
+def test_python_and_the_shell_are_told_the_same_about_the_next_row(tmp_path):
+    draw = np.random.default_rng(0)
+    at = pl.Series(1000 * TABLE["at"].to_numpy() + draw.integers(0, 900, len(TABLE)))
+    due = pl.from_epoch(pl.lit(at) + 86_400, "s")
+    table = TABLE.with_columns(day=pl.from_epoch(at, "s"), due=due, mood=pl.Series(draw.choice(["x", "y"], len(at))))
+    table = table.with_columns(warm=pl.Series(draw.random(len(at))))
+    roles = {"group": "user", "item": "movie", "order": "day", "attributes": ["mood", "warm"]}
+    model = efa(context="past", own_time="known", own_attributes="known").fit(table, **roles)
+    table.write_parquet(tmp_path / "t.parquet")
+    model.save(tmp_path / "m.efattn")
+    ask = ("recommend", "m.efattn", "t.parquet", "-k", 3)
+    usual = model.recommend(table, 3)
+    for words, given in (
+        ((), {}),
+        (("--at", "1970-02-01"), {"at": datetime.date(1970, 2, 1)}),
+        (("--at", "due"), {"at": "due"}),
+        (("--attributes", "mood=x", "--attributes", "warm=0.5"), {"attributes": {"mood": "x", "warm": 0.5}}),
+    ):
+        mine = model.recommend(table, 3, **given)
+        assert written(tmp_path, *ask, *words).equals(mine)
+        assert mine.equals(usual) is not bool(given)
 
 
 def test_python_and_the_shell_look_at_the_same(case):

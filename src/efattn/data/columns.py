@@ -52,6 +52,10 @@ def numbers(
     import polars as pl
 
     s = plain(column)
+    days = _days(s) if role == "attributes" else None
+    if days is not None:
+        notes.append(Note("dates", f"Column {s.name!r} holds dates; read as days since 1970.", column=s.name))
+        s = days
     if s.dtype == pl.String:
         s = _numbers_from_text(s, role, notes, [code for code in missing if isinstance(code, str)], first)
     if s.dtype == pl.Null:
@@ -144,7 +148,7 @@ def is_text(column: "pl.Series") -> bool:
     if s.dtype != pl.String:
         return False
     text = _without_absent(s, ())
-    return _as_numbers(text) is None and not _is_truth(text)
+    return _as_numbers(text) is None and not _is_truth(text) and _dated(text) is None
 
 
 def plain(s: "pl.Series") -> "pl.Series":
@@ -266,6 +270,28 @@ def _numbers_from_text(s: "pl.Series", role: str, notes: Notes, absent: Sequence
     )
 
 
+def _days(s: "pl.Series") -> "pl.Series | None":
+    """Dates and times, also as text, as days since 1970; durations in days."""
+    import polars as pl
+
+    dated = _dated(_without_absent(s, ())) if s.dtype == pl.String else s
+    if dated is None or dated.dtype not in (pl.Date, pl.Datetime, pl.Duration):
+        return None
+    kind = pl.Duration("us") if dated.dtype == pl.Duration else pl.Datetime("us")
+    zoned = getattr(dated.dtype, "time_zone", None) is not None
+    dated = dated.dt.convert_time_zone("UTC").dt.replace_time_zone(None) if zoned else dated
+    return (dated.cast(kind).to_physical().cast(pl.Float64) / 86_400e6).alias(s.name)
+
+
+def _dated(text: "pl.Series") -> "pl.Series | None":
+    """Text that is dates of one form throughout."""
+    for form in _ISO:
+        dated = text.str.to_datetime(form, time_unit="us", strict=False)
+        if dated.null_count() == text.null_count() < len(text):
+            return dated
+    return None
+
+
 def _read_text(s: "pl.Series", role: str, notes: Notes, first: int) -> "pl.Series":
     """Text that is year-month-day dates or numbers throughout; any other text would sort as '10' < '9'."""
     import polars as pl
@@ -274,11 +300,10 @@ def _read_text(s: "pl.Series", role: str, notes: Notes, first: int) -> "pl.Serie
         return s
     text = s.str.strip_chars()
     text = text.set(text.str.to_lowercase() == "nan", None)
-    for form in _ISO:
-        dated = text.str.to_datetime(form, time_unit="us", strict=False)
-        if dated.null_count() == text.null_count() < len(text):
-            notes.append(Note("dates as text", f"Column {s.name!r} holds dates as text; read as dates.", column=s.name))
-            return dated.alias(s.name)
+    dated = _dated(text)
+    if dated is not None:
+        notes.append(Note("dates as text", f"Column {s.name!r} holds dates as text; read as dates.", column=s.name))
+        return dated.alias(s.name)
     whole = text.cast(pl.Int64, strict=False)
     number = whole if whole.null_count() == text.null_count() else text.cast(pl.Float64, strict=False)
     if number.null_count() == text.null_count():

@@ -30,6 +30,7 @@ MOST_ALIKE, MOST_TOGETHER = 0.5, 0.75  # likeness by one column, by several
 SURE = 0.01  # the chance that a column is the same throughout groups for no reason
 ROWS, ASKING, EACH = 1500, 300, 20  # rows that likeness is measured on, those that ask, rows of one item
 PAIRS = 15  # columns up to which all pairs are looked at
+EQUAL = 20_000  # rows, about, that are looked at for two columns that are equal
 NAMED = 8  # columns that a note names
 
 
@@ -67,7 +68,8 @@ def decide(groups: Groups, columns: Sequence[str], asked: str) -> tuple[tuple[bo
     table = {name: Column(name, _ranks(x[:, 0])[:, None] if x.shape[1] == 1 else x) for name, x in raw.items()}
     item, group = item[known], groups.group[known]
     keys = [group] if groups.when is None else [group, np.unique(groups.when[known], return_inverse=True)[1]]
-    settled = [n for n in names if any(_same_throughout(table[n].codes(), key, item) for key in keys)]
+    within = [Within.of(key, item) for key in keys]
+    settled = [name for name in names if any(one.same_throughout(table[name].codes()) for one in within)]
     free = _harmless(table, raw, settled, item, group)
     return tuple(name in settled or name in free for name in columns), _words(names, settled, free)
 
@@ -79,17 +81,31 @@ def _ranks(x: np.ndarray) -> np.ndarray:
     return ((last - (count - 1) / 2) / max(len(x), 1))[where.reshape(-1)]
 
 
-def _same_throughout(code: np.ndarray, key: np.ndarray, item: np.ndarray) -> bool:
-    """Whether a column is constant within each group (or time) of several items, and that is no accident."""
-    by = np.lexsort((item, key))
-    code, key, item = code[by], key[by], item[by]
-    follows = key[1:] == key[:-1]
-    differ = follows & (item[1:] != item[:-1])
-    several = np.isin(key, key[1:][differ])
-    if not differ.any() or (follows & several[1:] & (code[1:] != code[:-1])).any():
-        return False
-    share = np.unique(code, return_counts=True)[1] / len(code)
-    return float((share**2).sum()) ** int(differ.sum()) < SURE or len(share) == 1
+@final
+@dataclass(frozen=True)
+class Within:
+    """Rows sorted by a key and, within it, by item. alike: whether a row has its key from the row before, and that key
+    has several items; pairs: how many of them differ in their item."""
+
+    by: np.ndarray
+    alike: np.ndarray
+    pairs: int
+
+    @classmethod
+    def of(cls, key: np.ndarray, item: np.ndarray) -> "Within":
+        by = np.lexsort((item, key))
+        key, item = key[by], item[by]
+        follows = key[1:] == key[:-1]
+        differ = follows & (item[1:] != item[:-1])
+        return cls(by, follows & np.isin(key[1:], key[1:][differ]), int(differ.sum()))
+
+    def same_throughout(self, code: np.ndarray) -> bool:
+        """Whether a column is constant within each group (or time) of several items, and that is no accident."""
+        mine = code[self.by]
+        if not self.pairs or (self.alike & (mine[1:] != mine[:-1])).any():
+            return False
+        share = np.unique(code, return_counts=True)[1] / len(code)
+        return float((share**2).sum()) ** self.pairs < SURE or len(share) == 1
 
 
 def _harmless(
@@ -140,12 +156,14 @@ def _without_equals(
 ) -> list[str]:
     """Without those that are now one, now another column, as the item has it."""
     free, numbers = list(free), [name for name in (*settled, *free) if raw[name].shape[1] == 1]
-    told = [
-        {a, b}
-        for k, a in enumerate(numbers)
-        for b in numbers[k + 1 :]
-        if (a in free or b in free) and share((raw[a] == raw[b])[again].astype(float), item[again]) > MOST_SHARE
-    ]
+    some = np.flatnonzero(again)
+    some = some[:: max(1, len(some) // EQUAL)]
+
+    def told_by(a: str, b: str) -> float:
+        return share((raw[a][some] == raw[b][some]).astype(float), item[some])
+
+    pairs = [(a, b) for a, b in combinations(numbers, 2) if a in free or b in free]
+    told = [{a, b} for a, b in pairs if told_by(a, b) > MOST_SHARE]
     while told:
         often = {name: sum(name in pair for pair in told) for name in free}
         worst = [name for name in free if often[name] == max(often.values())]

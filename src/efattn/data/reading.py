@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Levels = Mapping[str, tuple[str, ...]]
-MOST_LEVELS = 100  # of one attribute; more are items, or numbers in disguise
+MOST_LEVELS = 30  # of one attribute: the rest are seldom, and count as none of them
 _OPTIONAL = ("value", "weight", "target")  # roles a table to predict on may lack
 
 
@@ -34,6 +34,7 @@ class Reading:
     def __init__(self, source: Table, roles: Roles, need: Collection[str] = _OPTIONAL, *, sort: bool = False) -> None:
         self.source, self.roles, self.sort, self.first = source, roles, sort, source.first_row
         self.notes: Notes = []
+        self.joined: set[str] = set()  # columns of words that had too many
         self.absent = {n for r in _OPTIONAL if r not in need for n in roles.of(r) if n not in source.names}
         for name in roles.of("value"):
             near = nearest(name, source.names) if name in self.absent else ""
@@ -113,24 +114,26 @@ class Reading:
                     continue
                 known = column.dtype.categories if isinstance(column.dtype, pl.Enum) else plain(column).unique().sort()
                 levels[name] = tuple(known.drop_nulls().to_list())
-                if role == "value":
+                if role == "attributes":
+                    levels[name] = self._frequent(plain(column), levels[name])
+                else:
                     said = ", ".join(f"{k} for {level!r}" for k, level in enumerate(known))
                     said = f"Column {name!r} holds ordered categories, read as {said}."
                     self.notes.append(Note("categories", said, column=name))
-                else:
-                    self._check_levels(name, levels[name])
         return levels
 
-    def _check_levels(self, name: str, levels: Sequence[str]) -> None:
+    def _frequent(self, column: "pl.Series", levels: tuple[str, ...]) -> tuple[str, ...]:
+        """The most frequent of the levels of an attribute, in their order; of two that are as frequent, the first."""
+        said = f"Column {column.name!r} holds words: {len(levels)} levels, each an attribute that is 1 or 0."
         if len(levels) > MOST_LEVELS:
-            raise DataError(
-                f"Column {name!r} (role attributes) has {len(levels)} different texts, such as {levels[0]!r}; an "
-                f"attribute of words has at most {MOST_LEVELS}. Join the rare ones, or let it be the item, "
-                f"{option('item', name)}.",
-                column=name,
-            )
-        said = f"Column {name!r} holds words: {len(levels)} levels, each an attribute that is 1 or 0."
-        self.notes.append(Note("categories", said, column=name))
+            counts = dict(column.value_counts().iter_rows())
+            often = sorted(levels, key=lambda level: -counts.get(level, 0))[:MOST_LEVELS]
+            levels = tuple(level for level in levels if level in often)
+            said = f"Column {column.name!r} holds {len(counts)} different words: the {MOST_LEVELS} most frequent are "
+            said += "attributes that are 1 or 0, the rest count as none of them."
+            self.joined.add(column.name)
+        self.notes.append(Note("categories", said, column=column.name))
+        return levels
 
     def matrix(self, role: str, levels: Levels) -> np.ndarray | None:
         """(row, column): values or attributes; an absent column is NaN."""
@@ -174,7 +177,9 @@ class Reading:
                 raise DataError(said, column=s.name, row=self.first + row)
             said = f"Unknown words in column {s.name!r} in {len(unknown)} of {len(s)} rows (the first: {where})"
             said += ": they count as none of the levels."
-            self.notes.append(Note("unknown levels", said, column=s.name, row=self.first + row, important=True))
+            strange = len(levels) != MOST_LEVELS  # else they may be among those that were too seldom
+            note = Note("unknown levels", said, column=s.name, row=self.first + row, important=strange)
+            self.notes.extend([] if s.name in self.joined else [note])
         return code.to_numpy()
 
     def weight(self) -> np.ndarray | None:

@@ -36,6 +36,7 @@ _FOLDS = (
     "Each group was held out once, in {} folds, and the scores told above are of what did not see it. The networks of "
     "all folds predict together; simple models beside them are fitted once more to all groups."
 )
+SAID = ("family", "own attributes", "times")  # kinds of notes that a fit says aloud
 
 
 class GroupEstimator(BaseEstimator, ABC):
@@ -442,7 +443,7 @@ def _describe(blueprint: Blueprint, stages: Stages) -> None:
     stages.say(f"{counted(len(groups.rows), 'row')} in {counted(len(groups), 'group')}{items}; {told}.")
     for note in blueprint.notes:
         inference.announce(note)
-        if note.kind == "family":
+        if note.kind in SAID:
             stages.say(str(note))
 
 

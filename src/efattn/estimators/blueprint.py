@@ -171,6 +171,7 @@ def prepare(
     if "item" in chosen and own_attributes is not None and roles.of("attributes"):
         flags, said = own.decide(groups, schema.attribute_columns, own_attributes)
         schema, notes = replace(schema, own_attributes=flags), [*notes, *([] if said is None else [said])]
+    notes += _unused(schema, chosen, own_attributes is not None)
     product: Product | None = None
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:
@@ -334,6 +335,23 @@ def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:
         if part.origin and abs(part.origin) >= LARGE:
             centre[columns] = part.origin
     return replace(schema, standardiser=replace(fitted, centre=centre))
+
+
+def _unused(schema: Schema, terms: tuple[str, ...], items_look: bool) -> list[Note]:
+    """Roles that were named and that nothing looks at. items_look: whether an item term looks at attributes."""
+    roles, said = schema.roles, list[Note]()
+    if roles.exposure is not None and "value" not in terms:
+        words = f"Column {roles.exposure!r} (role exposure) has no effect: it belongs to values, and none are modelled."
+        said.append(Note("unused role", words, column=roles.exposure, option="exposure", important=True))
+    if roles.time is not None and not schema.lags:
+        words = f"Column {roles.time!r} (role time) has no effect without {option('lags', 1)} or more"
+        more = f"; times of rows go into {option('order')}."
+        said.append(Note("unused role", words + more, column=roles.time, option="time"))
+    names = roles.of("attributes")
+    if names and terms == ("item",) and not items_look:
+        words = f"Column {names[0]!r} (role attributes) has no effect: this model's items look at no attributes."
+        said.append(Note("unused role", words, column=names[0], option="attributes", important=True))
+    return said
 
 
 def _refuse_wide(groups: Groups, roles: Roles) -> None:

@@ -131,7 +131,7 @@ class EFA(EFAOptions, GroupEstimator):
             gaps=gaps,
             own_time=blueprint.schema.own_time,
             holes=holes,
-            views=_views(family),
+            views=None if blueprint.schema.exposed else _views(family),  # of counts with an exposure, rates are seen
         )
 
     def _holes(self, auto: float, blueprint: Blueprint | None = None) -> Holes | None:

@@ -18,6 +18,7 @@ from efattn.data.reading import Reading
 from efattn.errors import DataError, Note, named, option
 from efattn.inference.fitted import Fitted, Part
 from efattn.models import Conditionals, Term
+from efattn.simple.additive_logit import AdditiveItems
 
 
 @final
@@ -98,13 +99,17 @@ class NextRow:
 
 
 def usual_attributes(models: Sequence[Conditionals], size: int) -> np.ndarray:
-    """(attribute,): their means, where a network knows them."""
+    """(attribute,): their means, as far as one of the models has kept them."""
     for model in models:
         if isinstance(model, Term) and model.embedding.own is not None:
             return model.embedding.own.usual().numpy()
         if isinstance(model, Term) and model.embedding.attributes is not None:
-            return model.embedding.attributes.get_buffer("centre").cpu().numpy()
-    return np.zeros(size)
+            return model.embedding.attributes.get_buffer("centre").double().cpu().numpy()
+    means = np.zeros(size)
+    for model in models:
+        if isinstance(model, AdditiveItems):
+            means[list(model.shown)] = model.get_buffer("centre").double().numpy()
+    return means
 
 
 def _last_rows(groups: Groups) -> np.ndarray:

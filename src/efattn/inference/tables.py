@@ -18,7 +18,7 @@ from efattn.inference.fitted import Fitted
 
 log = logging.getLogger("efattn")
 Tell = Callable[[Note], object]
-OF_ANY_PART = ("missing column", "no item", "unknown items", "unknown level", "ties")  # kinds of notes
+OF_ANY_PART = ("missing column", "no item", "unknown items", "unknown levels", "ties")  # kinds of notes
 
 
 class Asked(NamedTuple):

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 
 from efattn.network.embeddings import AttributeVectors
 
+FAR = 50.0  # of a logarithm: a guard against overflow, never met
 HALF = 0.5  # of a count: no count at all has a logarithm, and a small exposure tells little
 
 
@@ -80,5 +81,5 @@ class Rates(nn.Module):
         expected = exposure.double()[..., None] * self.get_buffer("rate")
         ratio = ((value[..., self.counted].double().clamp_min(0) + HALF) / (expected + HALF)).log()
         seen = value.clone()
-        seen[..., self.counted] = ratio.to(value.dtype)
+        seen[..., self.counted] = ratio.clamp(-FAR, FAR).to(value.dtype)
         return seen, ((log - self.get_buffer("centre")) / self.get_buffer("scale")).to(value.dtype)[..., None]
