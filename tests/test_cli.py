@@ -63,7 +63,7 @@ def test_fit_says_what_it_understood_and_gives_a_verdict(home):
     assert "no values missing" in told
     assert set(found["held_out"]) == {"item", "rating"}
     for scores in found["held_out"].values():
-        assert set(scores) == {"model", "latent", "marginal"}
+        assert set(scores) == {"model", "network", "latent", "marginal"}
         assert all(x is None or np.isfinite(x) for x in scores.values())
     assert found["held_out"]["item"]["latent"] is not None
     assert found["lengths"] == {"min": 1, "median": 5.0, "max": 7}

@@ -225,10 +225,11 @@ def test_too_little_memory_is_no_mistake_of_ours(error, capsys):
 
 def test_a_tie_is_called_one():
     scores = {"model": -1.00001, "marginal": -1.00002, "latent": None}
-    assert report._sentence("EFA", "item", scores) == "item: EFA and the marginal fit are level."
+    assert report._sentence("EFA", "item", scores) == "item: EFA and each item's own distribution are level."
     scores = {"model": -1.00002, "marginal": -1.00001, "latent": None}
-    assert report._sentence("EFA", "item", scores) == "item: EFA and the marginal fit are level."
-    assert "is ahead of the marginal fit by 0.0002" in report._sentence("EFA", "item", {**scores, "marginal": -1.00022})
+    assert report._sentence("EFA", "item", scores) == "item: EFA and each item's own distribution are level."
+    behind = {**scores, "marginal": -1.00022}
+    assert "is ahead of each item's own distribution by 0.0002" in report._sentence("EFA", "item", behind)
 
 
 def test_attention_of_many_items_fits_a_terminal(tmp_path):

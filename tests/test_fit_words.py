@@ -124,7 +124,7 @@ def test_gaussians_of_many_items_are_told_of_while_they_are_fitted():
     from efattn.estimators.progress import Stages
 
     class Listener(Stages):
-        def tick(self, what, step, steps, member=None):
+        def tick(self, what, step, steps, **labels):
             told.append((what, step, steps))
 
     model = SimpleModel(simple.GaussianConditional(seconds=0.01), training=QUICK)

@@ -121,8 +121,10 @@ def test_folds_are_for_small_tables_that_are_fitted_to_all_groups():
     assert folds(table=TABLE.filter(pl.col("user").is_in(["u1", "u2", "u4"]))) == 3
     one = (pl.col("user") == "u1").alias("asked")
     assert folds(table=TABLE.with_columns(one), target="asked") == 0  # a fold would have nothing to fit to
-    many = pl.concat([TABLE.with_columns(pl.format("{}.{}", "user", pl.lit(k)).alias("user")) for k in range(70)])
+    many = pl.concat([TABLE.with_columns(pl.format("{}.{}", "user", pl.lit(k)).alias("user")) for k in range(30)])
     assert folds(table=many) == 0
+    long = pl.concat([TABLE] * 30)
+    assert folds(table=long) == 3
     assert len(prepare_all(table=many).held) == round(0.2 * many["user"].n_unique())
     with pytest.raises(DataError, match="16 groups cannot make 17 folds"):
         folds(validation=17)

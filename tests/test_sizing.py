@@ -41,7 +41,7 @@ def test_what_is_said_stays():
 
 
 def test_a_file_knows_the_sizes_that_were_chosen(tmp_path):
-    model = efa(**{name: "auto" for name in SIZES}).fit(TABLE, **ROLES)
+    model = efa(**dict.fromkeys(SIZES, "auto")).fit(TABLE, **ROLES)
     assert model.fitted_.network["item"]["width"] == 32
     model.save(tmp_path / "m.efattn")
     again = load(tmp_path / "m.efattn")

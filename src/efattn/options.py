@@ -332,8 +332,8 @@ FIT = {
     "validation": (
         "Held out to stop early and to choose by: a share of the groups (with lags: of the times), a number of folds, "
         "so that each group is held out once, 'last' for the last times, a table, or none. auto is five folds of a "
-        "table with fewer than 5,000 rows, unless refit is off, and a fifth of the groups of a larger one. Of one "
-        "group rows are held out, in the past its last ones."
+        "table with fewer than 2,000 rows, three of one with fewer than 5,000 in fewer than 50 groups, and else, or "
+        "where refit is off, a fifth of the groups. Of one group rows are held out, in the past its last ones."
     ),
     "checkpoint": "A folder to keep the state of training in, until the model is saved.",
     "resume": f"Go on from {named('checkpoint')}.",

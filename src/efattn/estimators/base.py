@@ -18,25 +18,17 @@ from sklearn.exceptions import NotFittedError
 
 from efattn import inference
 from efattn.data import Roles, Schema, Table
-from efattn.errors import DataError, Note, counted, named, option
-from efattn.estimators import companions, deciding, growing, members, saving, shares
+from efattn.errors import DataError, Note, named, option
+from efattn.estimators import companions, deciding, growing, members, saving, shares, telling
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
 from efattn.estimators.progress import Stages, line_writer
 from efattn.families import Product
 from efattn.inference import AttentionWeights, Companion, Fitted
-from efattn.inference.summary import last_fit
 from efattn.models import Conditionals, Model
 from efattn.network import Context
 from efattn.options import fit_words
 from efattn.training import Checkpoint, Record, Training, memory, resolve_device
-
-_REFIT = "Fitted once more to all groups, those held out too; the scores told above are of the first fit."
-_FOLDS = (
-    "Each group was held out once, in {} folds, and the scores told above are of what did not see it. The networks of "
-    "all folds predict together; simple models beside them are fitted once more to all groups."
-)
-SAID = ("family", "own attributes", "times")  # kinds of notes that a fit says aloud
 
 
 class GroupEstimator(BaseEstimator, ABC):
@@ -147,7 +139,7 @@ class GroupEstimator(BaseEstimator, ABC):
             if planned is not None:
                 planned(blueprint)
             else:
-                _describe(blueprint, stages)
+                telling.describe(blueprint, stages)
             return self._fit(blueprint, stages, callbacks=calls, checkpoint=checkpoint, resume=resume)
 
     fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
@@ -189,23 +181,23 @@ class GroupEstimator(BaseEstimator, ABC):
             replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen))
             for part, mine, some in zip(parts, networks, offers, strict=True)
         )
-        _conclude(self.fitted_, notes, stages)
-        if blueprint.folds:
-            self._say_again(_FOLDS.format(len(parts)), stages)
-        elif blueprint.may_refit and self._again:
-            if not self._fit_networks_again(blueprint, trained, options, stages, kept, resume):
-                return
-            self._say_again(_REFIT, stages)
-        else:
-            return
-        again = companions.fitted_to_all(offers, chosen, blueprint.whole(), self.context, options, self.seed, stages)
-        self.fitted_ = replace(self.fitted_, companions=again)
+        telling.conclude(self.fitted_, notes, stages)
+        if blueprint.folds or (blueprint.may_refit and self._again):
+            networks_ = trained.models
+            if not blueprint.folds:
+                networks_ = self._networks_again(blueprint, trained, options, stages, kept, resume)
+            if networks_:
+                every = (blueprint.whole(), self.context, options, self.seed, stages)
+                self._take_again(networks_, companions.fitted_to_all(offers, chosen, *every), len(blueprint.folds))
+                stages.say(str(self.fitted_.notes[-1]))
 
-    def _say_again(self, words: str, stages: Stages) -> None:
-        self.fitted_ = replace(self.fitted_, notes=(*self.fitted_.notes, Note("refit", words, option="refit")))
-        stages.say(words)
+    def _take_again(self, networks: Sequence[Model], beside: dict[str, tuple[Companion, ...]], folds: int) -> None:
+        """What knows all groups."""
+        note = Note("refit", telling.FOLDS.format(folds) if folds else telling.REFIT, option="refit")
+        notes = (*self.fitted_.notes, note)
+        self.fitted_ = replace(self.fitted_, members=tuple(networks), companions=beside, notes=notes)
 
-    def _fit_networks_again(
+    def _networks_again(
         self,
         blueprint: Blueprint,
         trained: members.Trained,
@@ -213,21 +205,18 @@ class GroupEstimator(BaseEstimator, ABC):
         stages: Stages,
         kept: Checkpoint | None,
         resume: bool,
-    ) -> bool:
-        """To all groups, for the steps that served; whether it came to its end. Their history stays that of the first
-        fit."""
+    ) -> tuple[Model, ...]:
+        """Fitted to all groups, for the steps that served; none where that is interrupted. Their history stays that of
+        the first fit."""
         whole = blueprint.whole()
         models = [self._build(whole, member=k) for k in range(len(trained.models))]
         again = None if kept is None else kept.of_refit()
-        served = members.replays(trained, blueprint, options, self.seed)
-        second = members.train(
-            models, [whole] * len(models), options, self.seed, stages, kept=again, resume=resume, replays=served
-        )
+        served, each = members.replays(trained, blueprint, options, self.seed), [whole] * len(models)
+        second = members.train(models, each, options, self.seed, stages, kept=again, resume=resume, replays=served)
         if second.interrupted:
             self.fitted_ = replace(self.fitted_, interrupted=True)
-            return False
-        self.fitted_ = replace(self.fitted_, members=second.models)
-        return True
+            return ()
+        return second.models
 
     def update(
         self,
@@ -431,35 +420,6 @@ class GroupEstimator(BaseEstimator, ABC):
         )
         self.first_fits_ = (self.fitted_,)
         return self
-
-
-def _describe(blueprint: Blueprint, stages: Stages) -> None:
-    """What was understood, a line each."""
-    groups = blueprint.groups
-    assert groups is not None
-    held = 0 if blueprint.held is None else len(blueprint.held)
-    told = f"each held out once, in {len(blueprint.folds)} folds" if blueprint.folds else f"{held:,} held out"
-    items = f", {counted(blueprint.items, 'item')}" if blueprint.items else ""
-    stages.say(f"{counted(len(groups.rows), 'row')} in {counted(len(groups), 'group')}{items}; {told}.")
-    for note in blueprint.notes:
-        inference.announce(note)
-        if note.kind in SAID:
-            stages.say(str(note))
-
-
-def _conclude(fitted: Fitted, notes: Sequence[Any], stages: Stages) -> None:
-    for name in fitted.names:
-        several = [records for k in range(len(fitted.members)) if (records := last_fit(fitted, name, k))]
-        best = [max((r["validation"] for r in some if r["validation"] is not None), default=None) for some in several]
-        scored = [score for score in best if score is not None]
-        if several:
-            mean = sum(scored) / len(scored) + fitted.units.get(name, 0.0) if scored else 0.0
-            told = f", best on held-out groups {mean:.4f} nats" if scored else ""
-            told += f", the mean of {len(several)}" if scored and len(several) > 1 else ""
-            seconds = sum(record["seconds"] for some in several for record in some)
-            stages.say(f"{name!r} fitted, epochs: {sum(map(len, several))}, {seconds:.1f} s{told}.")
-    for note in notes:
-        stages.say(str(note))
 
 
 def _list(callbacks: Any) -> list[Callable[[Record], object]]:

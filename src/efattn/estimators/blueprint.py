@@ -26,7 +26,8 @@ from efattn.network import Context
 from efattn.options import check_terms
 from efattn.simple import Setting
 
-SMALL, FOLDS, SHARE = 5000, 5, 0.2  # rows of a small table, its folds, and the share of the groups of another
+# folds by rows, and by groups: what takes under a minute; and the share of the groups of a larger table
+SMALL, FOLDS, MEDIUM, FEW_GROUPS, FEWER_FOLDS, SHARE = 2000, 5, 5000, 50, 3, 0.2
 COST = 0.1  # nats a value
 LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: single precision has none between 2^24s
 
@@ -212,10 +213,12 @@ def _rule(validation: Any, draft: Blueprint, folds: bool, seed: int, context: Co
     count = len(groups) if len(groups) > 1 else len(groups.rows)
     if count < 2:
         return None
-    number = min(FOLDS, count)
+    rows = len(groups.rows)
+    number = FOLDS if rows < SMALL else FEWER_FOLDS if rows < MEDIUM and len(groups) < FEW_GROUPS else 0
+    number = min(number, count)
     if groups.lagged is not None and groups.time is not None:
         number = min(number, len(np.unique(groups.time)))
-    if not folds or number < 2 or len(groups.rows) >= SMALL:
+    if not folds or number < 2:
         return SHARE
     parts = _own_parts(draft, number, seed, context)
     return number if all(_fits(draft, train) for train, _ in parts) else SHARE

@@ -127,8 +127,10 @@ def chosen(
 
 
 def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> Note:
-    alone = held.mean(torch.eye(len(shares), dtype=torch.float64)[0])
-    told = f"log-likelihood per held-out target: networks alone {alone:.4f}"
+    alone = [held.mean(one) for one in torch.eye(len(shares), dtype=torch.float64)]
+    best = max(range(1, len(alone)), key=lambda k: alone[k])
+    told = f"log-likelihood per held-out target: networks alone {alone[0]:.4f}, "
+    told += f"{type(recipes[best - 1]).__name__} alone {alone[best]:.4f}"
     several = zip(recipes, shares[1:].tolist(), strict=True)
     parts = [f"{type(recipe).__name__} {share:.0%}" for recipe, share in several if share]
     if not parts or float(shares[0]) >= 1 - MOST:

@@ -42,7 +42,10 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
     companions = fitted.companions.get(name, ())
     if companions:
         told = ", ".join(f"{type(one.recipe).__name__} {one.share:.0%}" for one in companions)
-        lines.append(f"  Companions and their shares of the mixture: {told}.")
+        left = 1 - sum(one.share for one in companions)
+        simple = " Most of it is a simple model." if max(one.share for one in companions) > 0.5 else ""
+        who = "networks" if several > 1 else "network"
+        lines.append(f"  Companions and their shares of the mixture: {told}; the {who} {left:.0%}.{simple}")
     for member in range(several):
         fit = last_fit(fitted, name, member)
         if fit:
