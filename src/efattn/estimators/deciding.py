@@ -26,9 +26,10 @@ from efattn.simple import LinearModel
 
 HELD, SPLITS = 0.25, 3  # share left out, and how often
 LARGE = 500_000  # rows times items, from which on what each item looks like on its own decides
-SECONDS, GROUPS, ROWS = 5.0, 1000, 5000  # how long it may take in all, and how many groups and rows are looked at
-PENALTY = 10.0  # of the linear model: the same for all
-CLEARLY = {"student_t": 2.0, "negative_binomial": 0.0}  # standard errors; of the others one
+FEWEST = 8  # groups: of fewer, what is left out says more about the linear model than about the family
+SECONDS, GROUPS, ROWS = 3.0, 1000, 5000  # how long it may take in all, and how many groups and rows are looked at
+PENALTY = 100.0  # of the linear model: the same for all
+HEAVY = 0.02  # nats a value by which a t law has to be better, besides
 TOKENS = 16_384
 
 
@@ -36,7 +37,7 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
     """The draft's choices, with the family that groups left out like best where there are rivals."""
     groups = draft.groups
     assert groups is not None
-    if len(draft.choices) != 1 or not draft.choices[0].rivals or len(groups) < 2 or groups.value is None:
+    if len(draft.choices) != 1 or not draft.choices[0].rivals or len(groups) < FEWEST or groups.value is None:
         return draft.choices
     choice, seen = draft.choices[0], groups.value[:, 0][np.isfinite(groups.value[:, 0])]
     if len(groups.rows) * max(draft.items, 1) > LARGE or not seen.size or seen.min() == seen.max():
@@ -53,22 +54,24 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
     several = {name: torch.cat(parts) for name, parts in scores.items()}
     best = _best(several)
     family = next(one for one in choice.rivals if one.name == best)
-    return (Choice(family, choice.columns, f"{_what(choice)}; {_told(several, best)}"),)
+    return (Choice(family, choice.columns, f"{_what(choice, family)}; {_told(several, best)}"),)
 
 
 def _best(scores: dict[str, Tensor]) -> str:
     """scores: of each, (group, 2), sums of log p and of weights. The first is the simplest."""
     best, *others = scores
     for name in others:
-        gain = scores[name][:, 0] - scores[best][:, 0]
+        gain, weight = scores[name][:, 0] - scores[best][:, 0], scores[best][:, 1].sum()
         error = float(((gain - gain.mean()) ** 2).sum().sqrt())
-        best = name if float(gain.sum()) > CLEARLY.get(name, 1.0) * error else best
+        errors = {"student_t": 2.0, "negative_binomial": float(best != "poisson")}.get(name, 1.0)
+        least = HEAVY * float(weight) if name == "student_t" else 0.0
+        best = name if float(gain.sum()) > max(errors * error, least) else best
     return best
 
 
-def _what(choice: Choice) -> str:
+def _what(choice: Choice, family: Family) -> str:
     """The first words of why, without what each item looked like."""
-    return (choice.why or "").split(",")[0]
+    return "whole numbers" if choice.family.discrete > family.discrete else (choice.why or "").split(",")[0]
 
 
 def _told(scores: dict[str, Tensor], best: str) -> str:

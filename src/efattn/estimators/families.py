@@ -24,7 +24,7 @@ from efattn import families
 from efattn.errors import DataError, Note, option
 from efattn.estimators import kinds
 from efattn.families import Family, PerItem, Product
-from efattn.families.evidence import OVERDISPERSED, are_whole
+from efattn.families.evidence import FAR, OVERDISPERSED, are_whole
 
 Spec = str | Family
 POSITIVE = ("gaussian", "gamma", "log_normal", "student_t")  # what positive numbers may be, the simplest first
@@ -124,7 +124,7 @@ def automatic(
         family = kinds.each(seen, mine, items.number)
         return Choice(family, (column,), f"asked for each item: {_parts(family, items)}")
     if exposed and are_whole(seen) and seen.min() >= 0:
-        return _counted(seen, column, "counts with an exposure")
+        return _counted(seen, column, "counts with an exposure", far=False)
     known = [kind for kind in families.known() if kind.of_values and not kind.several_columns]
     claims = [(claim.rank, claim.why, kind) for kind in known if (claim := kind.applicable(seen)) is not None]
     _, why, kind = min(claims, key=lambda claim: claim[0])
@@ -138,11 +138,15 @@ def automatic(
     return Choice(kind(**kind.sized(seen, 1)), (column,), why)
 
 
-def _counted(y: np.ndarray, column: str, why: str) -> Choice:
-    """Poisson or negative binomial, by the variance, until groups that are left out decide."""
+def _counted(y: np.ndarray, column: str, why: str, far: bool = True) -> Choice:
+    """Poisson or negative binomial, by the variance, until groups that are left out decide; far: or normal, where all
+    lie far from 0."""
     even = not y.size or y.var() <= OVERDISPERSED * y.mean()
-    rivals = (families.Poisson(), families.NegativeBinomial())
-    return Choice(rivals[0 if even else 1], (column,), why, rivals if y.size and y.min() < y.max() else ())
+    family = families.Poisson() if even else families.NegativeBinomial()
+    rivals: tuple[Family, ...] = (families.Poisson(), families.NegativeBinomial())
+    if far and y.size and y.min() > 0 and y.mean() > FAR:  # so far from 0 a density at whole numbers is a probability
+        rivals = (families.Gaussian(), *rivals)
+    return Choice(family, (column,), why, rivals if y.size and y.min() < y.max() else ())
 
 
 def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choice:
