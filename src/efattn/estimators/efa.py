@@ -28,6 +28,7 @@ from efattn.options import EFAOptions, check_model
 
 MOST = 0.9  # of the values of a group are hidden in training, at most
 STRANGE = 0.3  # of that share, at most so much of the items is strange
+ENOUGH = 100  # rows for each unit of width, with which values are hidden and spreads may differ
 FEW = 2000  # groups, below which an item term needs more dropout
 
 
@@ -74,7 +75,7 @@ class EFA(EFAOptions, GroupEstimator):
     def _value_term(self, blueprint: Blueprint) -> Term:
         family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(self.width // 2, 1)
         attributes = len(blueprint.schema.attribute_names)
-        holes = self._holes(MOST, blueprint)
+        holes = self._holes(0.0 if self._few_rows(blueprint) else MOST, blueprint)
         items = ItemVectors(blueprint.items, half) if blueprint.items else None
         if items is not None and holes is not None and holes.shift is not None:
             items.begin(torch.as_tensor(holes.shift))
@@ -87,9 +88,7 @@ class EFA(EFAOptions, GroupEstimator):
             positions=blueprint.longest if roles.ordered else 0,
             rates=Rates(blueprint.counted) if blueprint.schema.exposed else None,
         )
-        fixed = sum(family.shared)
-        beside = perceptron(self.width, (self.width,), fixed) if fixed and self.dispersion != "shared" else None
-        head = Head(perceptron(self.width, (self.width,), family.size - fixed), family.shared, beside=beside)
+        head = self._head(family, self._few_rows(blueprint))
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(gaps=gaps is not None)
         return Term(
@@ -105,10 +104,25 @@ class EFA(EFAOptions, GroupEstimator):
             views=_views(family),
         )
 
+    def _head(self, family: Product, few: bool) -> Head:
+        """What the family shares varies from row to row, unless it is not to: of few rows it stays where it starts."""
+        free, vary = sum(not fixed for fixed in family.shared), sum(family.dispersions)
+        beside = perceptron(self.width, (self.width,), vary) if vary and self.dispersion != "shared" else None
+        if beside is not None and few and self.dispersion == "auto":
+            beside.requires_grad_(False)
+        body = perceptron(self.width, (self.width,), free)
+        return Head(body, family.shared, beside=beside, around=family.dispersions)
+
+    def _few_rows(self, blueprint: Blueprint) -> bool:
+        """Too few to tell one row's spread from another's, or to spare any."""
+        return blueprint.train is not None and len(blueprint.train.rows) < ENOUGH * self.width
+
     def _holes(self, auto: float, blueprint: Blueprint | None = None) -> Holes | None:
         rate = auto if self.hide == "auto" else self.hide
         fitted = None if blueprint is None else blueprint.schema.standardiser
-        return Holes(rate, STRANGE * rate, None if fitted is None else fitted.to_unknown()) if rate else None
+        alike = fitted is None or fitted.item_scale is None  # items of units of their own: none stands for another
+        shift = None if fitted is None else fitted.to_unknown()
+        return Holes(rate, STRANGE * rate * alike, shift) if rate else None
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
         if blueprint.schema.when_kind is None:
