@@ -7,6 +7,7 @@ import torch
 from drawing import ragged_batch
 from test_terms import CONTEXTS, ITEMS, item_term, place_term, rows, value_term
 
+import efattn
 from efattn import EFA, Training
 from efattn.data import Batch
 from efattn.models import Holes
@@ -141,7 +142,8 @@ ROLES = {"group": "day", "item": "place", "attributes": "x", "value": "y"}
 
 
 def fitted(table, **options):
-    model = EFA(family="gaussian", terms="value", companions=None, refit=False, training=QUICK, width=16, **options)
+    options = {"width": 16, "hide": 0.9, "dispersion": "predicted", **options}
+    model = EFA(family="gaussian", terms="value", companions=None, refit=False, training=QUICK, **options)
     return model.fit(table, **ROLES, validation=0.2)
 
 
@@ -179,7 +181,8 @@ def varied(context="others", **options):
     from efattn.network import Head, perceptron
 
     term = value_term(context, family=families.Ordinal(levels=4))
-    term.head = Head(perceptron(8, (8,), 1), term.family.shared, beside=perceptron(8, (8,), 3)).double()
+    body, beside, family = perceptron(8, (8,), 1), perceptron(8, (8,), 2), term.family
+    term.head = Head(body, family.shared, beside=beside, around=family.dispersions).double()
     return term
 
 
@@ -191,7 +194,7 @@ def test_a_varying_dispersion_starts_at_the_shared_one_and_leaves_the_rows_alone
     f = term.outputs(batch)[rows(batch)]
     assert torch.allclose(f, term.marginal(batch).expand_as(f))
     torch.nn.init.normal_(term.head.beside[-1].weight)
-    assert (term.outputs(batch)[rows(batch)][:, 1:].std(0) > 0).all()
+    assert (term.outputs(batch)[rows(batch)][:, 2:].std(0) > 0).all()
     term.outputs(batch)[..., 1:].sum().backward()
     assert all(p.grad is None or not p.grad.any() for p in term.stack.parameters())
     assert all(p.grad.any() for p in term.head.beside.parameters())
@@ -202,3 +205,15 @@ def test_a_dispersion_is_larger_where_less_was_seen():
     few = table.with_columns(y=pl.when(pl.col("place") == "p0").then("y"))
     sd = [float(model.predict(t).filter(pl.col("place") != "p0")["y_sd"].mean()) for t in (table, few)]
     assert sd[1] > sd[0]
+
+
+def test_few_rows_are_all_shown_and_have_one_dispersion(tmp_path):
+    table = field(days=20)
+    small, asked = (fitted(table, hide="auto", dispersion=how, width=8) for how in ("auto", "predicted"))
+    assert small.model_["y"].holes is None
+    assert small.predict(table)["y_sd"].std() < 1e-6
+    assert asked.predict(table)["y_sd"].std() > 1e-3
+    for model in (small, asked):
+        model.save(tmp_path / "model.efattn")
+        again = efattn.load(tmp_path / "model.efattn")
+        assert again.predict(table).equals(model.predict(table))

@@ -216,14 +216,14 @@ class EFAOptions(_Model):
         "auto",
         "While training, hide up to this share of the context of half of the groups, and take items for unknown at "
         "up to 0.3 of it, so that missing cells, new items and new places are nothing new; auto for 0.9 where values "
-        "are predicted, 0 where items are.",
+        f"are predicted from at least 100 rows for each unit of {named('width')}, else 0.",
         low=0,
         below=1,
     )
     dispersion: Literal["auto", "shared", "predicted"] = _field(
         "auto",
-        "Of the values: variances, shapes and cut-points that are the same for all rows, or predicted for each; auto "
-        "for predicted.",
+        "Of the values: variances, shapes and cut-points that are the same for all rows, or predicted for each, "
+        f"starting from the same; auto for predicted from at least 100 rows for each unit of {named('width')}.",
     )
     support: Literal["auto", "all", "distinct"] = _field("auto", _SUPPORT)
     standardise: Literal["auto", "global", "item", "none"] = _field("auto", _STANDARDISE)

@@ -32,6 +32,7 @@ from efattn.training import Training
 
 MOST = 0.9  # of the values of a group are hidden in training, at most
 STRANGE = 0.3  # of that share, at most so much of the items is strange
+ENOUGH = 100  # rows for each unit of width, with which values are hidden and spreads may differ
 QUICK, BEST, MEMBERS = 4, 2, 3  # times fewer steps, times more, members: by effort
 
 
@@ -103,7 +104,7 @@ class EFA(EFAOptions, GroupEstimator):
     def _value_term(self, blueprint: Blueprint, sizes: Sizes) -> Term:
         family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(sizes.width // 2, 1)
         attributes = len(blueprint.schema.attribute_names)
-        holes = self._holes(MOST, blueprint)
+        holes = self._holes(0.0 if self._few_rows(blueprint, sizes) else MOST, blueprint)
         items = ItemVectors(blueprint.items, half) if blueprint.items else None
         if items is not None and holes is not None and holes.shift is not None:
             items.begin(torch.as_tensor(holes.shift))
@@ -116,9 +117,7 @@ class EFA(EFAOptions, GroupEstimator):
             positions=blueprint.longest if roles.ordered else 0,
             rates=Rates(blueprint.counted) if blueprint.schema.exposed else None,
         )
-        fixed = sum(family.shared)
-        beside = perceptron(sizes.width, (sizes.width,), fixed) if fixed and self.dispersion != "shared" else None
-        head = Head(perceptron(sizes.width, (sizes.width,), family.size - fixed), family.shared, beside=beside)
+        head = self._head(family, sizes, self._few_rows(blueprint, sizes))
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None
         stack = self._stack(sizes, gaps=gaps is not None)
         return Term(
@@ -134,10 +133,25 @@ class EFA(EFAOptions, GroupEstimator):
             views=None if blueprint.schema.exposed else _views(family),  # of counts with an exposure, rates are seen
         )
 
+    def _head(self, family: Product, sizes: Sizes, few: bool) -> Head:
+        """What the family shares varies from row to row, unless it is not to: of few rows it stays where it starts."""
+        free, vary = sum(not fixed for fixed in family.shared), sum(family.dispersions)
+        beside = perceptron(sizes.width, (sizes.width,), vary) if vary and self.dispersion != "shared" else None
+        if beside is not None and few and self.dispersion == "auto":
+            beside.requires_grad_(False)
+        body = perceptron(sizes.width, (sizes.width,), free)
+        return Head(body, family.shared, beside=beside, around=family.dispersions)
+
+    def _few_rows(self, blueprint: Blueprint, sizes: Sizes) -> bool:
+        """Too few to tell one row's spread from another's, or to spare any."""
+        return blueprint.train is not None and len(blueprint.train.rows) < ENOUGH * sizes.width
+
     def _holes(self, auto: float, blueprint: Blueprint | None = None) -> Holes | None:
         rate = auto if self.hide == "auto" else self.hide
         fitted = None if blueprint is None else blueprint.schema.standardiser
-        return Holes(rate, STRANGE * rate, None if fitted is None else fitted.to_unknown()) if rate else None
+        alike = fitted is None or fitted.item_scale is None  # items of units of their own: none stands for another
+        shift = None if fitted is None else fitted.to_unknown()
+        return Holes(rate, STRANGE * rate * alike, shift) if rate else None
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
         if blueprint.schema.when_kind is None:

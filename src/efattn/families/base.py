@@ -65,6 +65,11 @@ class Family(ABC):
         """A probability (True) or a density (False): never compare one with the other."""
 
     @property
+    def dispersions(self) -> tuple[bool, ...]:
+        """The shared outputs that a network may also let vary, which say how far y lies from its location."""
+        return self.shared
+
+    @property
     @final
     def size(self) -> int:
         """How many numbers f the head gives per row."""

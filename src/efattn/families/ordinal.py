@@ -79,6 +79,11 @@ class Ordinal(Family):
         return (False,) + (True,) * (self.levels - 1)
 
     @property
+    def dispersions(self) -> tuple[bool, ...]:
+        """All but the first cut-point, which is a location."""
+        return (False, False) + (True,) * (self.levels - 2)
+
+    @property
     def support(self) -> WholeNumbers:
         return WholeNumbers(self.low, self.low + self.levels - 1)
 

@@ -72,6 +72,12 @@ class PerItem(Family):
         return (*fixed, True)
 
     @property
+    def dispersions(self) -> tuple[bool, ...]:
+        """Shared outputs that are one of any kind; never the kind itself."""
+        of_any = (any(part.dispersions[i] for part in self.parts if i < part.size) for i in range(self.size - 1))
+        return (*(shared and moves for shared, moves in zip(self.shared, of_any, strict=False)), False)
+
+    @property
     def numbers(self) -> int:
         return max(part.numbers for part in self.parts) + 1
 

@@ -78,6 +78,10 @@ class Product(Family):
         return tuple(flag for part in self.parts for flag in part.shared)
 
     @property
+    def dispersions(self) -> tuple[bool, ...]:
+        return tuple(flag for part in self.parts for flag in part.dispersions)
+
+    @property
     def exposures(self) -> tuple[int, ...]:
         return tuple(outputs.start + i for part, outputs, _ in self.slices() for i in part.exposures)
 

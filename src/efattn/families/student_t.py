@@ -60,6 +60,11 @@ class StudentT(ScipyFamily, Family):
     def shared(self) -> tuple[bool, ...]:
         return outputs(self.scale) + ((True,) if isinstance(self.degrees, str) else ())
 
+    @property
+    def dispersions(self) -> tuple[bool, ...]:
+        """The scale: of the degrees of freedom a row says next to nothing."""
+        return outputs(self.scale) + ((False,) if isinstance(self.degrees, str) else ())
+
     @precisely
     def log_prob(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         b, v = self._log_precision(f), self._freedom(f)

@@ -50,37 +50,41 @@ def perceptron(width: int, hidden: Sequence[int], outputs: int) -> nn.Sequential
 
 @final
 class Head(nn.Module):
-    """`body` gives the outputs that vary from row to row; shared (size,) says which do not, unless `beside` gives them.
-    Without `bias`, only those that do not vary have one.
+    """`body` gives the outputs that vary from row to row; shared (size,) says which do not, and around (size,) which of
+    those `beside` moves. Without `bias`, only those that do not vary have one.
 
     `beside` sees rows that its gradients do not reach: rows that serve the mean tell of the item and of how much was
     seen, and shaping them for a variance as well, of which a row says little, costs the mean.
     """
 
     def __init__(
-        self, body: nn.Module, shared: Sequence[bool], *, bias: bool = True, beside: nn.Module | None = None
+        self,
+        body: nn.Module,
+        shared: Sequence[bool],
+        *,
+        bias: bool = True,
+        beside: nn.Module | None = None,
+        around: Sequence[bool] = (),
     ) -> None:
         super().__init__()
         self.body, self.beside, self.size = body, beside, len(shared)
         self.bias = nn.Parameter(torch.zeros(self.size)) if bias or any(shared) else None
         self.varying: Tensor | None
-        self.order: Tensor | None
+        self.moving: Tensor | None
         self.biased: Tensor | None
         varying = torch.tensor([i for i, fixed in enumerate(shared) if not fixed]) if any(shared) else None
         self.register_buffer("varying", varying)
-        self.register_buffer("order", None)
-        if beside is not None:
-            order = sorted(range(self.size), key=lambda i: shared[i])  # those of the body first
-            self.register_buffer("order", torch.tensor([order.index(i) for i in range(self.size)]))
+        moving = None if beside is None else torch.tensor([i for i, moves in enumerate(around) if moves])
+        self.register_buffer("moving", moving)
         self.register_buffer("biased", None if bias else torch.tensor(shared))
 
     def forward(self, h: Tensor) -> Tensor:
         """(..., width) -> (..., size)"""
         x = self.body(h)
-        if self.beside is not None and self.order is not None:
-            x = torch.cat((x, self.beside(h.detach())), -1).index_select(-1, self.order)
-        elif self.varying is not None:
+        if self.varying is not None:
             x = x.new_zeros(*x.shape[:-1], self.size).index_copy(-1, self.varying, x)
+        if self.beside is not None and self.moving is not None:
+            x = x.index_copy(-1, self.moving, self.beside(h.detach()))
         if self.bias is None:
             return x
         return x + (self.bias if self.biased is None else self.bias * self.biased)
