@@ -262,6 +262,7 @@ class SimpleModelOptions(_Model):
     own_attributes: Own = _field("auto", _OWN_ATTRIBUTES)
     seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
     training: Training | None = _field(Training(), "Of those that are trained, as simple.AdditiveLogit.")
+    refit: bool | Literal["auto"] = _field(False, _REFIT)
 
 
 def check_model(chosen: Any) -> None:

@@ -22,8 +22,10 @@ from efattn.errors import DataError, named, option
 from efattn.estimators import EFA
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
-from efattn.families import Product
+from efattn.families import PerItem, Product
 from efattn.inference import announce
+
+LONGEST = 300  # letters of a family's description: one per item may have thousands
 
 
 def compare(
@@ -140,7 +142,7 @@ class _Study:
         about = {
             "roles": roles.to_json(), "context": efa.context, "terms": list(plans[0].blueprint.terms),
             "rows": len(table), "groups": count, "folds": len(parts), "seed": seed, "table": groups.fingerprint(),
-            "version": __version__, "families": [repr(plan.family) for plan in plans],
+            "version": __version__, "families": [repr(plan.family)[:LONGEST] for plan in plans],
             "items": plans[0].blueprint.items,
         }  # fmt: skip
         return cls(table, given, efa, number, plans, about)
@@ -291,8 +293,21 @@ def _plan(table: Table, roles: Mapping[str, Any], efa: EFA, train: np.ndarray, t
     held = blueprint.schema.encode(Table.read(table.take(test)), need=("value",))
     try:
         assert held.value is not None
-        family.check(held.value, values, held.label)
+        family.check(held.value, values, held.label, item=held.item)
     except DataError:
-        whole = understood(efa, table.native, roles)
-        return _Plan(train, test, whole.family, blueprint, whole=True)
+        family = _of_items(understood(efa, table.native, roles), blueprint)
+        return _Plan(train, test, family, blueprint, whole=True)
     return _Plan(train, test, family, blueprint)
+
+
+def _of_items(whole: Blueprint, mine: Blueprint) -> Product:
+    """The family of all rows for the items of some of them."""
+    assert whole.family is not None
+    if whole.schema.vocabulary is None or mine.schema.vocabulary is None:
+        return whole.family
+    number = whole.schema.vocabulary.numbers(mine.schema.vocabulary.known)
+    parts = [
+        replace(part, kinds=tuple(part.kinds[k] for k in number)) if isinstance(part, PerItem) else part
+        for part in whole.family.parts
+    ]
+    return Product(tuple(parts))

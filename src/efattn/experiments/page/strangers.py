@@ -51,7 +51,9 @@ class Row(NamedTuple):
 
     @property
     def errors(self) -> float:
-        return self.difference / self.error if self.error else float(np.sign(self.difference)) * np.inf
+        if not self.difference:
+            return 0.0
+        return self.difference / self.error if self.error else float(np.copysign(np.inf, self.difference))
 
 
 def blocks(results: Results) -> Iterator[Block]:
@@ -132,7 +134,7 @@ def _draw(rows: list[Row]) -> "Figure":
         axes.scatter(far, place, s=30, color=colours[row.standing], edgecolors="white", linewidths=0.6, zorder=3)
     axes.set_xscale("symlog", linthresh=3, linscale=1.5)
     ends = [float(np.clip(row.errors, -100, 100)) for row in rows]
-    ticks = [t for t in (-100, -30, -10, -5, -2, 0, 2, 5, 10, 30, 100) if min(*ends, -3) <= t <= max(*ends, 3)]
+    ticks = [t for t in (-100, -30, -10, -2, 0, 2, 10, 30, 100) if min(*ends, -3) <= t <= max(*ends, 3)]
     axes.set_xticks(ticks, [f"{t}".replace("-", "\N{MINUS SIGN}") for t in ticks])
     axes.set_xticks([], minor=True)
     axes.set_xlim(min(*ends, -3) * 1.3, max(*ends, 3) * 1.3)
