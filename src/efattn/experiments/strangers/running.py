@@ -59,7 +59,9 @@ def _one_thread() -> None:
 def run_one(name: str, folder: Path, options: dict[str, Any] | None = None) -> Record:
     """Load, compare, write."""
     one, start, commit = named(name), time.perf_counter(), records.commit()
-    unfinished = folder / ".unfinished" / FOLDER / f"{name}.json"
+    unfinished = (
+        folder / ".unfinished" / FOLDER / f"{name}-{(commit or 'installed')[:12]}.json"
+    )  # of one state of the code
     unfinished.parent.mkdir(parents=True, exist_ok=True)
     try:
         comparison = compare(
