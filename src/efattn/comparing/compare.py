@@ -14,7 +14,7 @@ import numpy as np
 from efattn import __version__
 from efattn.comparing import runs
 from efattn.comparing.comparison import FORMAT, Comparison, write
-from efattn.comparing.competitors import Competitor, competitors, reference
+from efattn.comparing.competitors import Competitor, check, competitors, reference
 from efattn.comparing.runs import Record, Task
 from efattn.data import Roles, Schema, Table, group_folds
 from efattn.data.keys import distinct
@@ -68,6 +68,7 @@ def compare(
     given = {name: x for name, x in roles.items() if x is not None and x != ()}
     if not isinstance(jobs, int) or jobs < 1:
         raise DataError(f"{named('jobs')} is a whole number, 1 or more; found {jobs!r}.", option="jobs")
+    check(models)
     efa = reference(models, {"seed": seed, **options} if options or not _has_efa(models) else {})
     study = _Study.of(Table.read(table), given, efa, folds, seed)
     chosen, out = competitors(models, study.efa, study.plans[0].blueprint)

@@ -53,6 +53,15 @@ def reference(models: Sequence[Any] | None, options: dict[str, Any]) -> EFA:
     return given[0] if given else EFA(**options)
 
 
+def check(models: Sequence[Any] | None) -> None:
+    """A DataError for what is no model, before anything is computed."""
+    for one in [] if models is None else _sequence(models):
+        if not isinstance(one, str):
+            _name(one)
+        elif one.lower() not in (PEERS, "efa"):
+            _word(one)
+
+
 def competitors(
     models: Sequence[Any] | None, efa: EFA, blueprint: Blueprint
 ) -> tuple[list[Competitor], dict[str, str]]:
