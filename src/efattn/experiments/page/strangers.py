@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from efattn.comparing import Comparison
+from efattn.errors import counted
 from efattn.experiments.page.blocks import TIED, Block, Bullets, Cell, Heading, Text, label, listing, picture, table
 from efattn.experiments.page.numbers import NONE, number, seconds
 from efattn.experiments.page.results import Results
@@ -95,8 +96,8 @@ def _cells(record: Record, comparison: Comparison, row: Row) -> list[str | Cell]
 def _words(rows: list[Row]) -> Iterator[str]:
     counts = Counter(row.standing for row in rows)
     yield (
-        f"Of {len(rows)} tables EFA is ahead of the best peer on {counts['ahead']}, level on {counts['level']} and "
-        f"behind on {counts['behind']}."
+        f"Of {counted(len(rows), 'table')} EFA is ahead of the best peer on {counts['ahead']}, level on "
+        f"{counts['level']} and behind on {counts['behind']}."
     )
     behind = sorted((row for row in rows if row.standing == "behind"), key=lambda row: row.errors)
     if behind:
