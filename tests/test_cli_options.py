@@ -17,7 +17,7 @@ from efattn.declared import described
 from efattn.options import FAMILIES, ROLES, EFAOptions, LatentFactorOptions, Training
 
 DECLARED = {
-    **{name: one for kind in (EFAOptions, LatentFactorOptions, Training) for name, one in described(kind).items()}
+    **{name: one for kind in (LatentFactorOptions, EFAOptions, Training) for name, one in described(kind).items()}
 }
 DECLARED.pop("training")
 

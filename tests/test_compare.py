@@ -135,6 +135,19 @@ def test_side_by_side_is_the_same_as_one_after_the_other(comparison):
         assert line.log_likelihood == pytest.approx(mine[line.model], abs=1e-5)
 
 
+def test_a_simple_model_trained_by_steps_is_fitted_once_more_to_all_groups():
+    roles, some = {"group": "user", "item": "movie"}, {"training": QUICK, "progress": False}
+    found = compare(TABLE, **roles, models=["AdditiveLogit"], folds=2, progress=False, **{**SMALL, "terms": None})
+    assert "'refit': True" in next(run["options"] for run in found.runs if run["model"] == "AdditiveLogit")
+    first, again = (
+        SimpleModel(simple.AdditiveLogit(), training=some["training"], refit=refit) for refit in (False, True)
+    )
+    for model in (first, again):
+        model.fit(TABLE, **roles, validation=0.2, progress=False)
+    assert first.score(TABLE) != again.score(TABLE)
+    assert again.score(TABLE) == pytest.approx(first.score(TABLE), abs=0.5)
+
+
 def test_values_that_only_test_groups_have_are_no_error():
     table = TABLE.with_columns(level=pl.when(pl.col("user") == "u3").then(9).otherwise(pl.col("rating")))
     found = compare(

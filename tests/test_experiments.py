@@ -394,8 +394,8 @@ def test_the_results_of_this_repository_are_small():
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["citys"], f"There is no experiment 'citys'; there are {', '.join(EXPERIMENTS)}, theory."),
-        (["paper"], f"There is no experiment 'paper'; there are {', '.join(EXPERIMENTS)}, theory."),
+        (["citys"], f"There is no experiment 'citys'; there are {', '.join(EXPERIMENTS)}, strangers, theory."),
+        (["paper"], f"There is no experiment 'paper'; there are {', '.join(EXPERIMENTS)}, strangers, theory."),
         (["cities", "--preset", "first"], "There is no preset 'first'; there are paper, defaults, best."),
     ],
 )

@@ -11,6 +11,7 @@ from zlib import crc32
 import numpy as np
 import pytest
 
+from efattn.comparing import Comparison
 from efattn.experiments import page, runner, theory
 from efattn.experiments.page import leading_table, markdown, sections, theorems
 from efattn.experiments.page.baskets import components
@@ -21,6 +22,7 @@ from efattn.experiments.page.results import Results, efa, named, papers
 from efattn.experiments.presets import BEYOND, EXPERIMENTS, OF_THE_PAPER, SETTINGS
 from efattn.experiments.presets.groceries import REPRESENTATIVE
 from efattn.experiments.settings import Setting
+from efattn.experiments.strangers.tables import STRANGERS
 from efattn.experiments.summary import FLOOR
 
 PIXEL = base64.b64decode(
@@ -107,6 +109,22 @@ THEORY = {
 }
 
 
+def made_up_stranger(one, gap):
+    """EFA ahead of its only peer by gap in every row."""
+
+    def run(model, more):
+        draw = np.random.default_rng(0).normal(size=10) + more
+        terms = {
+            "y": {"group": list(range(10)), "rows": [2.0] * 10, "sum": [*(2 * draw + 0.01 * more * np.arange(10))]}
+        }
+        shares = {"shares": {"y": {"network": 0.25, "LinearModel": 0.75}}} if model == "EFA" else {}
+        return {"model": model, "fold": 0, "options": "", "seconds": 2.0, "terms": terms, **shares}
+
+    about = {"context": one.context, "rows": 20, "groups": 10, "folds": 1, "seed": 0}
+    found = Comparison(about, ("EFA", "LinearModel"), {}, [run("EFA", gap), run("LinearModel", 0.0)])
+    return {**found.to_json(), "name": one.name, "kind": one.kind, "source": one.source, "seed": 0, "seconds": 2.0}
+
+
 @pytest.fixture(scope="module")
 def full(tmp_path_factory):
     """Everything has run, with two seeds; the page."""
@@ -120,6 +138,9 @@ def full(tmp_path_factory):
     for name, part in THEORY.items():
         record = {"part": name, "seeds": [0, 1], "seconds": 1.0, **part}
         (folder / "theory" / f"{name}.json").write_text(json.dumps(record))
+    (folder / "strangers").mkdir()
+    for k, one in enumerate(STRANGERS):
+        (folder / "strangers" / f"{one.name}.json").write_text(json.dumps(made_up_stranger(one, (k % 3 - 1) * 0.5)))
     page.write(folder / "pages", folder)
     return folder / "pages"
 
@@ -187,7 +208,7 @@ def test_names_from_files_are_escaped(full):
 def test_pictures_are_small_and_each_is_on_both_pages(full):
     text, read = (full / "results.md").read_text(), Reader((full / "results.html").read_text())
     files = sorted((full / "figures").iterdir())
-    assert len(files) == read.tags.count("img") == 11
+    assert len(files) == read.tags.count("img") == 12
     for file in files:
         assert file.read_bytes().startswith(b"\x89PNG")
         assert file.stat().st_size <= MOST_BYTES
@@ -349,6 +370,20 @@ def test_beyond_the_paper_one_model_alone_is_shown_and_compared_with_nobody(mode
     assert f"| {entry.model} | {entry.preset} | " in section
     assert "ahead of" not in section
     assert "Not run yet: " in section
+
+
+# ---- strangers
+
+
+def test_every_stranger_is_in_the_table_and_counted_once(full):
+    section = (full / "results.md").read_text().split("## Strangers")[1].split("\n## ")[0]
+    for one in STRANGERS:
+        assert f"| {one.name} ({one.source}) |" in section
+    third = len(STRANGERS) // 3
+    ahead, level, behind = len(range(2, len(STRANGERS), 3)), len(range(1, len(STRANGERS), 3)), third + 1
+    assert f"ahead of the best peer on {ahead}, level on {level} and behind on {behind}." in section
+    assert "generous to peers" in section
+    assert "25%" in section
 
 
 # ---- theory

@@ -287,6 +287,7 @@ class SimpleModelOptions(_Model):
     own_attributes: Own = _field("auto", _OWN_ATTRIBUTES)
     seed: int = _field(0, _SEED, low=0, high=_LARGEST_SEED)
     training: Training | None = _field(Training(), "Of models in older files; simple models have options of their own.")
+    refit: bool | Literal["auto"] = _field(False, _REFIT)
 
 
 def check_model(chosen: Any) -> None:

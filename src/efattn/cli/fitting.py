@@ -89,6 +89,8 @@ def parameters() -> list[inspect.Parameter]:
 def more_words(name: str) -> str:
     if name == "family":
         return "As poisson, rating=poisson or a,b=multivariate_gaussian; may be given again."
+    if name == "refit":
+        return "Not with --model latent, unless said."
     only = [str(kind) for kind, options in KINDS.items() if name in described(options)]
     return f"Only with --model {only[0]}." if only == [Kind.latent] else ""
 

@@ -16,7 +16,8 @@ from efattn.errors import DataError
 
 REPRODUCE = (
     "Examples:\n\nefattn reproduce\n\nefattn reproduce instacart --preset paper --seeds 3\n\n"
-    "efattn reproduce cities synthetic --jobs 2 --pages docs\n\nefattn reproduce theory"
+    "efattn reproduce cities synthetic --jobs 2 --pages docs\n\n"
+    "efattn reproduce strangers --only grunfeld --only epil\n\nefattn reproduce theory"
 )
 
 
@@ -98,7 +99,7 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[EXPERIMENT]...",
-            help="synthetic, sequences, ratings, instacart, cities, beyond, theory; all unless said.",
+            help="synthetic, sequences, ratings, instacart, cities, beyond, strangers, theory; all unless said.",
             show_default=False,
         ),
     ] = None,
@@ -115,6 +116,10 @@ def reproduce(
         typer.Option(metavar="FOLDER", help="Write the results page and its figures there.", show_default=False),
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, help="Runs side by side, one thread each.")] = 1,
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="TABLE", help="Of the strangers, this table; may be given again.", show_default=False),
+    ] = None,
     json: arguments.Json = False,
 ) -> None:
     """The paper's experiments and more beside honest peers: hours for all, minutes for one."""
@@ -123,6 +128,8 @@ def reproduce(
     from efattn.experiments.reproducing import reproduce as run
 
     console = Console(stderr=True, highlight=False)
-    records = run(experiments or [], preset or [], seeds, results, jobs=jobs, pages=pages, console=console)
+    records = run(
+        experiments or [], preset or [], seeds, results, jobs=jobs, pages=pages, tables=only or [], console=console
+    )
     if json:
         out.print_json(records)

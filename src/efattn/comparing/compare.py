@@ -14,7 +14,7 @@ import numpy as np
 from efattn import __version__
 from efattn.comparing import runs
 from efattn.comparing.comparison import FORMAT, Comparison, write
-from efattn.comparing.competitors import Competitor, competitors, reference
+from efattn.comparing.competitors import Competitor, check, competitors, reference
 from efattn.comparing.runs import Record, Task
 from efattn.data import Roles, Schema, Table, group_folds
 from efattn.data.keys import distinct
@@ -22,8 +22,10 @@ from efattn.errors import DataError, named, option
 from efattn.estimators import EFA
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
-from efattn.families import Product
+from efattn.families import PerItem, Product
 from efattn.inference import announce
+
+LONGEST = 300  # letters of a family's description: one per item may have thousands
 
 
 def compare(
@@ -66,6 +68,7 @@ def compare(
     given = {name: x for name, x in roles.items() if x is not None and x != ()}
     if not isinstance(jobs, int) or jobs < 1:
         raise DataError(f"{named('jobs')} is a whole number, 1 or more; found {jobs!r}.", option="jobs")
+    check(models)
     efa = reference(models, {"seed": seed, **options} if options or not _has_efa(models) else {})
     study = _Study.of(Table.read(table), given, efa, folds, seed)
     chosen, out = competitors(models, study.efa, study.plans[0].blueprint)
@@ -140,7 +143,7 @@ class _Study:
         about = {
             "roles": roles.to_json(), "context": efa.context, "terms": list(plans[0].blueprint.terms),
             "rows": len(table), "groups": count, "folds": len(parts), "seed": seed, "table": groups.fingerprint(),
-            "version": __version__, "families": [repr(plan.family) for plan in plans],
+            "version": __version__, "families": [repr(plan.family)[:LONGEST] for plan in plans],
             "items": plans[0].blueprint.items,
         }  # fmt: skip
         return cls(table, given, efa, number, plans, about)
@@ -291,8 +294,21 @@ def _plan(table: Table, roles: Mapping[str, Any], efa: EFA, train: np.ndarray, t
     held = blueprint.schema.encode(Table.read(table.take(test)), need=("value",))
     try:
         assert held.value is not None
-        family.check(held.value, values, held.label)
+        family.check(held.value, values, held.label, item=held.item)
     except DataError:
-        whole = understood(efa, table.native, roles)
-        return _Plan(train, test, whole.family, blueprint, whole=True)
+        family = _of_items(understood(efa, table.native, roles), blueprint)
+        return _Plan(train, test, family, blueprint, whole=True)
     return _Plan(train, test, family, blueprint)
+
+
+def _of_items(whole: Blueprint, mine: Blueprint) -> Product:
+    """The family of all rows for the items of some of them."""
+    assert whole.family is not None
+    if whole.schema.vocabulary is None or mine.schema.vocabulary is None:
+        return whole.family
+    number = whole.schema.vocabulary.numbers(mine.schema.vocabulary.known)
+    parts = [
+        replace(part, kinds=tuple(part.kinds[k] for k in number)) if isinstance(part, PerItem) else part
+        for part in whole.family.parts
+    ]
+    return Product(tuple(parts))

@@ -17,10 +17,11 @@ from efattn.errors import DataError, named, option
 from efattn.estimators import EFA, LatentFactor, SimpleModel, companions, saving
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
-from efattn.options import EFAOptions
+from efattn.options import EFAOptions, LatentFactorOptions, SimpleModelOptions
 from efattn.simple import DirectlyFitted, Recipe
 
 PEERS = "peers"  # in a list of models: latent factors and every simple model
+SHARED = ("context", "support", "own_time", "own_attributes", "seed", "training")  # options that all have alike
 SHARE = 0.2  # of the training groups, held out where training has to be stopped
 MOST_NUMBERS = 1_000_000  # in a simple model that nobody asked for by name
 
@@ -28,11 +29,11 @@ MOST_NUMBERS = 1_000_000  # in a simple model that nobody asked for by name
 @final
 @dataclass(frozen=True)
 class Competitor:
-    """estimator: not fitted; validation: what its fit holds out."""
+    """estimator: not fitted; validation: what its fit holds out, auto as fit has it."""
 
     name: str
     estimator: GroupEstimator
-    validation: float | None = SHARE
+    validation: float | str | None = "auto"
 
     def with_family(self, family: Any) -> GroupEstimator:
         """One of its own for a fold."""
@@ -50,6 +51,15 @@ def reference(models: Sequence[Any] | None, options: dict[str, Any]) -> EFA:
         if name not in described(EFAOptions):
             raise DataError(f"There is no option {name!r} of EFA. There are {', '.join(described(EFAOptions))}.")
     return given[0] if given else EFA(**options)
+
+
+def check(models: Sequence[Any] | None) -> None:
+    """A DataError for what is no model, before anything is computed."""
+    for one in [] if models is None else _sequence(models):
+        if not isinstance(one, str):
+            _name(one)
+        elif one.lower() not in (PEERS, "efa"):
+            _word(one)
 
 
 def competitors(
@@ -115,19 +125,26 @@ def _name(one: Any) -> str:
     )
 
 
+def _same(efa: EFA, options: type, *more: str) -> dict[str, Any]:
+    """What all have as EFA has it."""
+    known = described(options)
+    return {name: getattr(efa, name) for name in (*SHARED, *more) if name in known}
+
+
 def _competitor(name: str, one: Any, efa: EFA, blueprint: Blueprint, asked: bool) -> Competitor:
     if isinstance(one, EFA):
         return Competitor(name, one)
-    same: dict[str, Any] = {"context": efa.context, "support": efa.support, "seed": efa.seed, "training": efa.training}
     if one is LatentFactor:
-        one = LatentFactor(terms=efa.terms, neighbours=efa.neighbours, refit="auto", **same)
+        one = LatentFactor(refit="auto", **_same(efa, LatentFactorOptions, "terms", "neighbours"))
     if isinstance(one, LatentFactor):
         if efa.lags:
             raise DataError(f"A latent factor model sees no lags: leave it or {option('lags')} out.", option="lags")
         with saving.without_memory():
             one._terms(blueprint)
         return Competitor(name, one)
-    estimator = one if isinstance(one, SimpleModel) else SimpleModel(one, lags=efa.lags, **same)
+    estimator = (
+        one if isinstance(one, SimpleModel) else SimpleModel(one, refit=True, **_same(efa, SimpleModelOptions, "lags"))
+    )
     companions.check_suits(estimator.model, blueprint)
     with saving.without_memory():
         model = estimator.model.build(blueprint.setting(estimator.model.models, efa.context))

@@ -16,7 +16,7 @@ import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -32,7 +32,7 @@ from efattn.inference.tables import Asked
 Record = dict[str, Any]
 FAILURES = (EfattnError, ArithmeticError, RuntimeError, ValueError)  # of one model, that need not end all
 PROGRAM = "from efattn.comparing.runs import work; work()"
-DIGITS = 9
+DIGITS = 8
 
 
 @final
@@ -44,7 +44,7 @@ class Task:
     model: str
     fold: int
     estimator: GroupEstimator
-    validation: float | None
+    validation: float | str | None
     roles: Mapping[str, Any]
     train: Any
     test: Any
@@ -113,9 +113,8 @@ def _scored(task: Task, fitted: Fitted) -> Record:
         record["family"] = repr(fitted.family)
     if fitted.companions:
         record["shares"] = {name: _shares(fitted, name) for name in fitted.names}
-        if len(fitted.members) == 1:
-            alone = row_scores(fitted, asked.groups, len(table), member=0)
-            record["alone"] = {name: _by_group(rows, weight, task.number) for name, rows in alone.items()}
+        alone = row_scores(replace(fitted, companions={}), asked.groups, len(table))
+        record["alone"] = {name: _by_group(rows, weight, task.number) for name, rows in alone.items()}
     if task.look:
         record["lacks"] = _lacks(fitted, table, scores)
     return record
@@ -135,7 +134,7 @@ def _by_group(rows: Rows, weight: np.ndarray, number: np.ndarray) -> Record:
     sums = np.bincount(place, (rows.values * weight)[kept], len(which))
     return {
         "group": which.tolist(),
-        "rows": [float(f"{x:.{DIGITS}g}") for x in weights],
+        "rows": [int(x) if x == int(x) else float(f"{x:.{DIGITS}g}") for x in weights],
         "sum": [float(f"{x:.{DIGITS}g}") for x in sums],
     }
 

@@ -9,15 +9,10 @@ Of items without values only an order tells one event from the next, and an item
 that coming back is usual.
 """
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from efattn.data.groups import Groups
 from efattn.errors import Note
-
-if TYPE_CHECKING:
-    pass
 
 SELDOM = 0.25  # repeats for a copy, at most
 
@@ -28,20 +23,20 @@ def duplicated(groups: Groups, order: np.ndarray | None) -> Note | None:
     keys = {"group": groups.group, "item": every.item, "order": None if order is None else order[every.row]}
     keys |= {f"attribute {k}": x for k, x in enumerate(() if every.attributes is None else every.attributes.T)}
     known = {name: x for name, x in keys.items() if x is not None}
+    looser = dict(known)
     if value is None:
         if order is None or every.item is None:
             return None
-        copies, looser = _again(known), _again({name: known[name] for name in ("group", "item")})
+        looser = {name: known[name] for name in ("group", "item")}
+    elif len(known) == 1:
+        return None
     else:
-        if len(known) == 1:
-            return None
-        looser = _again(known)
-        values = {f"value {k}": x for k, x in enumerate(value.T)}
-        copies = _again({**known, **values, **({} if every.exposure is None else {"exposure": every.exposure})})
-        copies &= ~np.isnan(value).all(1)
-        looser &= ~np.isnan(value).all(1)
+        known |= {f"value {k}": x for k, x in enumerate(value.T)}
+        known |= {} if every.exposure is None else {"exposure": every.exposure}
+    seen = np.ones(len(every.row), bool) if value is None else ~np.isnan(value).all(1)
+    copies = _again(known) & seen
     count = int(copies.sum())
-    if not count or int((looser & ~copies).sum()) > SELDOM * count:
+    if not count or int((_again(looser) & seen & ~copies).sum()) > SELDOM * count:
         return None
     first = int(every.row[copies].min())
     where = groups.first_row + first
@@ -58,5 +53,7 @@ def _again(columns: dict[str, np.ndarray]) -> np.ndarray:
     import polars as pl
 
     frame = pl.DataFrame({name: np.ascontiguousarray(x) for name, x in columns.items()}, nan_to_null=True)
-    first: pl.Series = frame.select(pl.struct(pl.all()).is_first_distinct()).to_series()
+    if frame.hash_rows().n_unique() == len(frame):  # mostly so, and quickly seen
+        return np.zeros(len(frame), bool)
+    first = frame.select(pl.struct(pl.all()).is_first_distinct()).to_series()
     return ~first.to_numpy()

@@ -42,6 +42,11 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):
 
     def _fit(self, blueprint: Blueprint, stages: Stages, **unused: Any) -> Any:
         """What concerns checkpoints and callbacks has no effect."""
-        options = self.training or Training()
-        simple = companions.fitted_simple(self.model, blueprint, self.context, options, self.seed, stages)
-        return self._take(blueprint, [Model({blueprint.term_name(self.model.models): simple})])
+        options, name = self.training or Training(), blueprint.term_name(self.model.models)
+        if not (self.refit and blueprint.may_refit):
+            simple = companions.fitted_simple(self.model, blueprint, self.context, options, self.seed, stages)
+            return self._take(blueprint, [Model({name: simple})])
+        how: dict[str, Any] = {"options": options, "seed": self.seed, "stages": stages}
+        first = companions.fitted_offers([self.model], [blueprint], self.context, offers=False, **how)
+        again = companions.fitted_to_all(first, {name: [1.0]}, blueprint.whole(), self.context, **how)
+        return self._take(blueprint, [Model({name: again[name][0].model})])

@@ -17,6 +17,9 @@ from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.records import Record
 from efattn.experiments.runner import Run
 from efattn.experiments.settings import PRESETS
+from efattn.experiments.strangers import running as strangers
+
+OTHERS = ("strangers", "theory")  # which have neither presets nor seeds
 
 
 def reproduce(
@@ -27,12 +30,13 @@ def reproduce(
     *,
     jobs: int = 1,
     pages: Path | None = None,
+    tables: Sequence[str] = (),
     console: Console,
 ) -> list[Record]:
-    """names: experiments and "theory", all if there are none. pages: the folder for results.md, results.html and
-    figures."""
+    """names: experiments, "strangers" and "theory", all if there are none. tables: of the strangers, only these. pages:
+    the folder for results.md, results.html and figures."""
     _check(names, presets)
-    chosen = [name for name in names if name != "theory"]
+    chosen = [name for name in names if name not in OTHERS]
     runs = runner.planned(chosen, presets, seeds) if chosen or not names else []
     lacking = runner.without_data(runs, folder)
     runs = [run for run in runs if run.setting not in lacking or (folder / run.path).exists()]
@@ -47,20 +51,35 @@ def reproduce(
             tick()
 
         runner.run_all(runs, folder, jobs=jobs, on_result=on_result, bar=None if jobs == 1 else False)
+    failed = _strangers(folder, tables, jobs, console) if not names or "strangers" in names else {}
     if not names or "theory" in names:
         theory.run_all(folder, lambda part, r: console.print(f"theory: {part} {r['seconds']:.1f} s", highlight=False))
     records.pack(folder)
     lines = summary.write(folder, records.read(folder))
     if pages is not None:
         page.write(pages, folder)
-    if lacking:
-        raise DataError(_left_out(lacking))
+    if lacking or failed:
+        words = [_left_out(lacking)] if lacking else []
+        words += [f"Strangers not compared: {', '.join(failed)}.", *dict.fromkeys(failed.values())] if failed else []
+        raise DataError("\n".join(words))
     return lines
+
+
+def _strangers(folder: Path, tables: Sequence[str], jobs: int, console: Console) -> dict[str, str]:
+    """Those that could not be compared, and why."""
+    failed = {}
+    for name, record in strangers.run_all(folder, tables, jobs=jobs):
+        if "error" in record:
+            failed[name] = record["error"]
+        else:
+            verdict = record["verdict"].splitlines()[0]
+            console.print(f"strangers, {name}: {record['seconds']:.1f} s. {verdict}", highlight=False)
+    return failed
 
 
 def _check(names: Sequence[str], presets: Sequence[str]) -> None:
     for what, asked, there in (
-        ("experiment", names, (*EXPERIMENTS, "theory")),
+        ("experiment", names, (*EXPERIMENTS, *OTHERS)),
         ("preset", presets, tuple(preset for preset in PRESETS if preset != "peer")),
     ):
         for name in asked:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from efattn import storage
 from efattn.errors import DataError
-from efattn.experiments.page import html, leading_table, markdown, provenance, sections, theorems
+from efattn.experiments.page import html, leading_table, markdown, provenance, sections, strangers, theorems
 from efattn.experiments.page.blocks import Block, Picture
 from efattn.experiments.page.results import Results
 
@@ -38,6 +38,7 @@ def page(results: Results) -> list[Block]:
     return [
         *leading_table.blocks(results),
         *sections.blocks(results),
+        *strangers.blocks(results),
         *theorems.blocks(results),
         *provenance.blocks(results),
     ]

@@ -7,30 +7,33 @@ from efattn.experiments import theory
 from efattn.experiments.page.blocks import Block, Heading, Text, table
 from efattn.experiments.page.results import Results
 from efattn.experiments.presets import SETTINGS
+from efattn.experiments.strangers.tables import STRANGERS
 
 COMMAND = "efattn reproduce --jobs 2 --pages docs"
 ABOUT = (
     f"`{COMMAND}` runs what is missing and writes this page; `efattn reproduce cities --preset paper` is a part. "
     "Every run is one file in `results/EXPERIMENT/SETTING`, its scores by group are in `results/EXPERIMENT`, the "
-    "theory's files in `results/theory`; this page is made from these files and from nothing else. A record has the "
-    "test loss and the full log-likelihood, over all rows and by group, all parameters, versions and seconds."
+    "strangers' files in `results/strangers`, the theory's in `results/theory`; this page is made from these files and "
+    "from nothing else. A record has the test loss and the full log-likelihood, over all rows and by group, all "
+    "parameters, versions and seconds."
 )
 
 
 def blocks(results: Results) -> Iterator[Block]:
     yield Heading("How it was made")
     yield Text(ABOUT)
-    if not results.records and not results.theory:
+    if not results.records and not results.theory and not results.strangers:
         yield Text("Nothing has run yet.")
         return
     entries = [(setting, entry) for setting in SETTINGS for entry in setting.entries]
     known = [len(results.runs(setting, entry)) for setting, entry in entries]
     seeds = sorted({record["seed"] for record in results.records})
     parts = results.theory.values()
-    total = sum(record["seconds"] for record in (*results.records, *parts))
+    tables = [record for record, _ in results.strangers.values()]
+    total = sum(record["seconds"] for record in (*results.records, *tables, *parts))
     yield Text(
-        f"{sum(known):,} runs of {sum(n > 0 for n in known):,} of the {len(entries):,} models and presets, and "
-        f"{len(parts)} of {len(theory.PARTS)} parts of the theory. "
+        f"{sum(known):,} runs of {sum(n > 0 for n in known):,} of the {len(entries):,} models and presets, "
+        f"{len(tables)} of {len(STRANGERS)} strangers, and {len(parts)} of {len(theory.PARTS)} parts of the theory. "
         f"Seeds: {', '.join(map(str, seeds)) or 'none'}. {_time(total)} of fitting and computing in all."
     )
     yield from _machines(results)

@@ -1,28 +1,31 @@
 """What the files of a results folder say, by setting and model."""
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any, final
 
+from efattn.comparing import Comparison
 from efattn.experiments import records, summary, theory
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.records import Record
 from efattn.experiments.settings import Entry, Setting
+from efattn.experiments.strangers import running as strangers
 
 
 @final
 @dataclass(frozen=True)
 class Results:
-    """records: of every run; theory: of every part of it."""
+    """records: of every run; theory: of every part of it; strangers: of every table of that study, and what it says."""
 
     records: Sequence[Record]
     theory: dict[str, dict[str, Any]]
+    strangers: dict[str, tuple[Record, Comparison]] = field(default_factory=dict)
 
     @classmethod
     def read(cls, folder: Path) -> "Results":
-        return cls(records.read(folder), theory.read(folder))
+        return cls(records.read(folder), theory.read(folder), strangers.read(folder))
 
     @cached_property
     def _summary(self) -> dict[tuple[str, ...], Record]:
