@@ -13,22 +13,36 @@ from functools import partial
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
+from efattn.data import Groups
 from efattn.errors import DataError, EfattnError, named, option
 from efattn.estimators import members, saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion
 from efattn.models import Conditionals, Model
 from efattn.network import Context
-from efattn.simple import AdditiveLogit, DirectlyFitted, GaussianConditional, ItemMean, LinearModel, Popularity, Recipe
+from efattn.simple import (
+    AdditiveLogit,
+    DirectlyFitted,
+    GaussianConditional,
+    ItemMean,
+    Kriging,
+    LinearModel,
+    Popularity,
+    Recipe,
+)
+from efattn.simple.low_rank import RANK
 from efattn.training import Fitting, Replay, Training
 
 if TYPE_CHECKING:
     from efattn.estimators.progress import Stages
 
 log = logging.getLogger("efattn")
-CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
+CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for every pair to have a covariance unasked
+ROWS = 2_000_000  # for factors
+PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
 ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
 EPOCHS = 100  # of a simple model that is trained as networks are
 
@@ -210,8 +224,8 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 
 
 def _offers(blueprint: Blueprint) -> list[Recipe]:
-    """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over all
-    items where it is quickly fitted, an additive logit of items; each item's own distribution, against surprises."""
+    """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over
+    items or places where it is quickly fitted, an additive logit of items; each item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -222,8 +236,22 @@ def _offers(blueprint: Blueprint) -> list[Recipe]:
         offers.append(Popularity())
     if "value" in blueprint.terms:
         offers.append(LinearModel())
-        cells = blueprint.items * (blueprint.schema.lags + 1)
-        if 1 < cells <= CELLS and float(cells) ** 3 * len(blueprint.train) <= WORK:
-            offers.append(GaussianConditional())
+        offers += _gaussians(blueprint.train, blueprint.items, blueprint.schema.lags + 1)
         offers.append(ItemMean())
     return offers
+
+
+def _gaussians(train: Groups, items: int, times: int) -> list[Recipe]:
+    """A Gaussian over items, with a number for each pair or factors, whichever is quick; without items, kriging of rows
+    that have places."""
+    cells = items * times
+    if 1 < cells <= CELLS and float(cells) ** 3 * len(train) <= WORK:
+        return [GaussianConditional()]
+    if cells > 1:
+        return [GaussianConditional(rank=RANK)] if len(train.rows) * times <= ROWS else []
+    x, lengths = train.attributes, train.lengths * times
+    if x is None or not 0 < x.shape[1] <= PLACES or np.median(lengths) < LEAST_ROWS:
+        return []
+    quick = lengths.max() <= LONGEST and float((lengths.astype(float) ** 3).sum()) <= 10 * WORK
+    starts = np.repeat(np.cumsum(train.lengths) - train.lengths, train.lengths)
+    return [Kriging()] if quick and bool((x != x[starts]).any()) else []

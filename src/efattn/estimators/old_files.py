@@ -31,8 +31,14 @@ def recipe_of(saved: Mapping[str, Any]) -> Recipe:
     kind: Any = FullLogit if full else KINDS[saved["kind"]]
     known = {one.name for one in fields(kind)}
     settings: dict[str, Any] = dict(saved["settings"])
+<<<<<<< HEAD
     made: Recipe = kind(**{name: x for name, x in settings.items() if name in known})
     return made
+=======
+    if saved["kind"] == "GaussianConditional":
+        settings = {"rank": "full"} | settings  # older ones had a number for each pair, however many items there were
+    return kind(**{name: x for name, x in settings.items() if name in known})
+>>>>>>> b40a14f (Give the Gaussian factors for thousands of items, new places, and a scale per group)
 
 
 def renewed(estimator: str, parameters: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
