@@ -225,7 +225,8 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 
 def _offers(blueprint: Blueprint) -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over
-    items or places where it is quickly fitted, an additive logit of items; each item's own distribution, against surprises."""
+    items or places where it is quickly fitted, an additive logit of items; each item's own distribution, against
+    surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []

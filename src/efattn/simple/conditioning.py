@@ -17,6 +17,7 @@ from torch import Tensor
 from efattn.data import Groups
 from efattn.network import Context
 
+NONE = 1e9
 TAILS = (100.0, 50.0, 20.0, 10.0, 5.0, 3.0)
 
 
@@ -127,3 +128,8 @@ def choose_tails(model: Scaled, check: Groups) -> None:
         if not found[a] > max(score for tried, score in found.items() if tried != a):
             break  # it is as good as it gets, or this family has no use for a variance
     buffer.fill_(max(found, key=lambda a: found[a]))
+
+
+def told(tails: Tensor) -> float:
+    """As an option that can be compared: one scale of all groups is the limit of many degrees of freedom."""
+    return float(tails) or NONE

@@ -4,10 +4,10 @@
 
     Cov(f(x), f(x')) = (c + sum_k b_k z_k z_k') exp(-|a - a'| / u) + s M(r),    r^2 = d^2 + (|a - a'| / t)^2
 
-z are the attributes in units of their spread; d the great-circle distance of latitude and longitude over a length, else
-each attribute over a length of its own; a, a' lags. c and b_k are a constant and slopes that each group has for itself:
-with wide variances this is universal kriging, which is ordinary kriging without slopes. All numbers maximise the
-likelihood of the groups, under priors that hardly matter; smoothness is 1/2, 3/2 or 5/2.
+z are the attributes in units of their spread; d the great-circle distance of latitude and longitude over a length, or
+each attribute over a length of its own, as the likelihood has it; a, a' lags. c and b_k are a constant and slopes that
+each group has for itself: with wide variances this is universal kriging, which is ordinary kriging without slopes. All
+numbers maximise the likelihood of the groups, under priors that hardly matter; smoothness is 1/2, 3/2 or 5/2.
 """
 
 import math
@@ -21,7 +21,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups
 from efattn.errors import DataError, option
 from efattn.simple.base import TOKENS, MeanAndVariance, Setting, Tick, tuning_parts
-from efattn.simple.conditioning import choose_tails, conditioned
+from efattn.simple.conditioning import choose_tails, conditioned, told
 from efattn.simple.correlations import between, fit_units, geographic, matern
 
 WORK, ROWS = 3e7, 250  # cubes of rows in one look at the likelihood, and rows of a group in it
@@ -68,7 +68,7 @@ class FieldOverRows(MeanAndVariance):
         self.register_buffer("scale", torch.tensor([0.0, 1.0], dtype=torch.float64))
 
     def chosen_options(self) -> dict[str, float]:
-        return {"tails": float(self.get_buffer("tails"))} if self.asked is None else {}
+        return {"tails": told(self.get_buffer("tails"))} if self.asked is None else {}
 
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         end = time.monotonic() + self.seconds
@@ -78,7 +78,8 @@ class FieldOverRows(MeanAndVariance):
         if check is not None:
             choose_tails(self, check)
         if train is not groups:
-            self._learn(groups, tick, end + self.seconds / 2, float(self.get_buffer("smoothness")))
+            law = bool(self.get_buffer("earth")), float(self.get_buffer("smoothness"))
+            self._learn(groups, tick, end + self.seconds / 2, law)
 
     # ---- what it says
 
@@ -122,24 +123,27 @@ class FieldOverRows(MeanAndVariance):
 
     # ---- how it is fitted
 
-    def _learn(self, groups: Groups, tick: Tick, end: float, known: float | None = None) -> None:
+    def _learn(self, groups: Groups, tick: Tick, end: float, known: tuple[bool, float] | None = None) -> None:
         value, attributes = groups.value, groups.attributes
         assert value is not None
         assert attributes is not None
         x, y = torch.as_tensor(attributes).double(), value[:, 0]
-        units, earth = fit_units(x), geographic(x)
-        self._set(units=units, earth=float(earth), scale=np.array([np.nanmean(y), np.nanstd(y) or 1.0]))
+        units = fit_units(x)
+        self._set(units=units, scale=np.array([np.nanmean(y), np.nanstd(y) or 1.0]))
         self._set(mean=np.full(self.items + 1, np.nanmean(y)))
         batches = [self._thin(self._points(batch)) for batch in _some(groups, self.lags)]
-        start = self._start(x, units, earth)
-        found: dict[float, tuple[float, Numbers]] = {}
-        for smoothness in (0.5, 1.5, 2.5) if known is None else (known,):
-            tick(len(found), 3)
-            found[smoothness] = self._maximise(batches, start, smoothness, end)
-            if time.monotonic() > end:
-                break
-        best = min(found, key=lambda s: found[s][0])
-        self._set(**found[best][1]._asdict(), smoothness=best)
+        found = list[tuple[float, Numbers, bool, float]]()
+        plans = [(earth, 0.5) for earth in ((True, False) if geographic(x) else (False,))] if known is None else [known]
+        while plans and (not found or time.monotonic() < end):
+            tick(len(found), 4)
+            earth, smoothness = plans.pop(0)
+            self._set(earth=float(earth))
+            found.append((*self._maximise(batches, self._start(x, units, earth), smoothness, end), earth, smoothness))
+            if not plans and known is None and smoothness == 0.5:
+                earth = min(found, key=lambda one: one[0])[2]
+                plans = [(earth, 1.5), (earth, 2.5)]
+        _, best, earth, smoothness = min(found, key=lambda one: one[0])
+        self._set(**best._asdict(), smoothness=smoothness, earth=float(earth))
 
     def _start(self, x: Tensor, units: Tensor, earth: bool) -> Numbers:
         few = x[torch.linspace(0, len(x) - 1, min(len(x), 200)).long()]

@@ -21,7 +21,7 @@ from efattn.errors import DataError, option
 from efattn.models import Conditionals
 from efattn.simple import em
 from efattn.simple.base import TOKENS, Cells, MeanAndVariance, Recipe, Setting, Tick, tuning_parts
-from efattn.simple.conditioning import choose_tails, conditioned
+from efattn.simple.conditioning import choose_tails, conditioned, told
 from efattn.simple.correlations import (
     Matern,
     common_and_memory,
@@ -120,7 +120,7 @@ class GaussianOverItems(MeanAndVariance):
 
     def chosen_options(self) -> dict[str, float]:
         chosen = {"weight": float(self.get_buffer("chosen"))} if self.weight is None else {}
-        return chosen | ({"tails": float(self.get_buffer("tails"))} if self.asked is None else {})
+        return chosen | ({"tails": told(self.get_buffer("tails"))} if self.asked is None else {})
 
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         if not self.has_items:

@@ -18,7 +18,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups
 from efattn.simple import factors
 from efattn.simple.base import TOKENS, MeanAndVariance, Setting, Tick, tuning_parts
-from efattn.simple.conditioning import choose_tails, factored
+from efattn.simple.conditioning import choose_tails, factored, told
 
 RANK = 16  # factors to begin with; what explains nothing is dropped
 
@@ -37,7 +37,7 @@ class LowRankGaussian(MeanAndVariance):
         self.register_buffer("tails", torch.zeros(1, dtype=torch.float64))
 
     def chosen_options(self) -> dict[str, float]:
-        return {"tails": float(self.get_buffer("tails"))} if self.asked is None else {}
+        return {"tails": told(self.get_buffer("tails"))} if self.asked is None else {}
 
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         end = time.monotonic() + self.seconds
