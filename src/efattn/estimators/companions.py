@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("efattn")
 CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for every pair to have a covariance unasked
-ROWS = 2_000_000  # for factors
+ROWS, SPARSE = 2_000_000, 4  # for factors: rows at most; beside every pair, items for each that a group has
 PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
 ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
 EPOCHS = 100  # of a simple model that is trained as networks are
@@ -243,13 +243,14 @@ def _offers(blueprint: Blueprint) -> list[Recipe]:
 
 
 def _gaussians(train: Groups, items: int, times: int) -> list[Recipe]:
-    """A Gaussian over items, with a number for each pair or factors, whichever is quick; without items, kriging of rows
-    that have places."""
+    """A Gaussian over items, with a number for each pair where that is quick, with factors where it is not or where a
+    group has few of the items; without items, kriging of rows that have places."""
     cells = items * times
-    if 1 < cells <= CELLS and float(cells) ** 3 * len(train) <= WORK:
-        return [GaussianConditional()]
+    pairs = 1 < cells <= CELLS and float(cells) ** 3 * len(train) <= WORK
+    sparse = cells > SPARSE * np.mean(train.lengths) * times or not pairs
     if cells > 1:
-        return [GaussianConditional(rank=RANK)] if len(train.rows) * times <= ROWS else []
+        factors = [GaussianConditional(rank=RANK)] if sparse and len(train.rows) * times <= ROWS else []
+        return [GaussianConditional(), *factors] if pairs else [*factors]
     x, lengths = train.attributes, train.lengths * times
     if x is None or not 0 < x.shape[1] <= PLACES or np.median(lengths) < LEAST_ROWS:
         return []
