@@ -37,6 +37,7 @@ from efattn.simple.new_places import Known, Rows, joined
 
 WEIGHTS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 NOISE = 0.02  # the smallest share of an item's variance that is not repeated
+ROUGH = 0.05  # the weight under which places are looked at
 FULL, MOST = 300, 5000  # cells that a covariance has a number for each pair of: unasked, and at most
 
 
@@ -237,10 +238,11 @@ class _Sample:
             self._fit_places(self.places)
 
     def _fit_places(self, attributes: np.ndarray) -> None:
-        rough = self.blend(0.05, self.start)
+        rough = self.blend(ROUGH, self.start)
         sd = rough.covariance.diagonal().sqrt()
         distance = distances(attributes)
-        self.matern = fit_matern(rough.covariance / _outer(sd), distance, self.lags)
+        bare = (rough.covariance - ROUGH * self.target) / (1 - ROUGH)  # what was drawn to the target is no nugget
+        self.matern = fit_matern(bare / _outer(sd), distance, self.lags)
         self.target = self.matern.correlation(distance, self.lags) * _outer(sd)
         self.start = em.Normal(rough.mean, self.target, [])
 
