@@ -27,6 +27,7 @@ from efattn.simple.correlations import between, fit_units, geographic, matern
 WORK, ROWS = 3e7, 250  # cubes of rows in one look at the likelihood, and rows of a group in it
 START = {"signal": -0.7, "noise": -1.6, "common": -1.0, "slopes": -2.5, "lengths": -0.5, "times": 0.7}
 PRIOR = 2.0  # standard deviation of a logarithm
+FAR, SAFE = 17.0, 1e-6
 STEPS, ROUNDS = 10, 6
 
 
@@ -110,6 +111,7 @@ class FieldOverRows(MeanAndVariance):
         """Mean (batch, row) and covariance (batch, row, row), standardised."""
         units, earth = self.get_buffer("units"), bool(self.get_buffer("earth"))
         z = (points.x - units[0]) / units[1]
+        given = Numbers(*(part.clamp(-FAR, FAR) for part in given))
         lengths = given.lengths.exp()
         distance = between(points.x, points.x, units, earth) / lengths[0] if earth else _apart(z / lengths)
         signal, noise, common = given.parts.exp()
@@ -118,7 +120,8 @@ class FieldOverRows(MeanAndVariance):
             gap = (points.lag[:, :, None] - points.lag[:, None]).abs()
             t, u = given.times.exp()
             group, distance = group * (-gap / u).exp(), (distance**2 + (gap / t) ** 2 + 1e-24).sqrt()
-        k = group + signal * matern(distance, smoothness) + noise * torch.eye(z.shape[1], dtype=torch.float64)
+        alone = noise + SAFE * signal  # so that rows at one place are no singular matrix
+        k = group + signal * matern(distance, smoothness) + alone * torch.eye(z.shape[1], dtype=torch.float64)
         return given.drift[0] + z @ given.drift[1:], k
 
     # ---- how it is fitted
@@ -184,7 +187,10 @@ class FieldOverRows(MeanAndVariance):
         last = math.inf
         with torch.enable_grad():
             for _ in range(ROUNDS):
-                value = float(optimiser.step(closure).detach())
+                try:
+                    value = float(optimiser.step(closure).detach())
+                except torch.linalg.LinAlgError:  # a step too far
+                    return math.inf, start
                 if time.monotonic() > end or not last - value > 1e-5:
                     break
                 last = value

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from efattn.simple.correlations import matern
 
+MOST = 300  # items that the likelihood is of, about
 WIDE = 100.0  # the drift's variance, times that of the numbers
 
 
@@ -57,13 +58,15 @@ class Surface(NamedTuple):
 def fit_surface(own: Tensor, distance: Tensor, drift: Tensor) -> Surface:
     from scipy.optimize import minimize
 
+    step = max(1, len(own) // MOST)
+    whole, own, distance, drift = own, own[::step], distance[::step, ::step], drift[::step]
     apart = distance[distance > 0]
     usual, level = float(apart.median()) if len(apart) else 1.0, float(own.var(correction=0)) + 1e-12
     rest, eye = own - own.mean(), torch.eye(len(own), dtype=torch.float64)
 
     def named(theta: np.ndarray) -> Surface:
         s, g, length = np.exp(np.clip(theta, -12, 6))
-        return Surface(own, float(s * level), float(g * level) + 1e-9 * level, float(length * usual))
+        return Surface(whole, float(s * level), float(g * level) + 1e-9 * level, float(length * usual))
 
     def misfit(theta: np.ndarray) -> float:
         found = named(theta)
