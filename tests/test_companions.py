@@ -183,7 +183,7 @@ def test_auto_offers_a_linear_model_a_gaussian_and_an_additive_logit(monkeypatch
     assert offered(efa(terms="value")) == ["LinearModel", "GaussianConditional", "ItemMean"]
     monkeypatch.setattr(companions, "CELLS", 4)
     monkeypatch.setattr(companions, "ITEMS", 4)
-    assert offered(efa()) == ["LinearModel", "ItemMean"]
+    assert offered(efa()) == ["Popularity", "LinearModel", "GaussianConditional", "ItemMean"]
 
 
 ALONE = {

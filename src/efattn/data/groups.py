@@ -52,7 +52,8 @@ class Observations:
 class Groups:
     """`every`: the rows of all groups; `chosen`: the numbers of the groups in this part, None for all; lagged: (group,
     lag), the numbers of each group's lags, -1 for none; time, series: (group,). `notes`: what the user should know.
-    first_row: the table's number of row 0, where these are the groups of one portion of it."""
+    first_row: the table's number of row 0, where these are the groups of one portion of it. centres: (item + 1,
+    column), what standardising by item has taken from each item's values, in units of the spread."""
 
     every: Observations
     offsets: np.ndarray
@@ -67,6 +68,7 @@ class Groups:
     notes: list[Note] = field(default_factory=list)
     chosen: np.ndarray | None = None
     first_row: int = 0
+    centres: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1 if self.chosen is None else len(self.chosen)

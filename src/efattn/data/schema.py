@@ -178,7 +178,7 @@ class Schema:
             return groups
         value = fitted.apply(every.value, every.item)
         self._refuse_far(value, groups)
-        return replace(groups, every=replace(every, value=value))
+        return replace(groups, every=replace(every, value=value), centres=fitted.item_shifts)
 
     def _refuse_far(self, value: np.ndarray, groups: Groups) -> None:
         """A DataError for a value so far from those it was fitted on that single precision cannot hold its square."""

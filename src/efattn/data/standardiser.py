@@ -75,6 +75,13 @@ class Standardiser:
             all(method == "none" for method in self.methods) and not self.centre.any()
         )  # large whole numbers have one
 
+    @property
+    def item_shifts(self) -> np.ndarray | None:
+        """(D + 1, columns): what was taken from each item's values beyond the overall centre, standardised."""
+        if self.item_centre is None:
+            return None
+        return (self._centres(np.arange(len(self.item_centre))) - self.centre) / self.scale
+
     def apply(self, value: np.ndarray, item: np.ndarray | None = None) -> np.ndarray:
         """(..., row, column) in the table's units -> standardised."""
         return (value - self._centres(item)) / self._scales(item)

@@ -13,8 +13,10 @@ from functools import partial
 from statistics import median_low
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
 import torch
 
+from efattn.data import Groups
 from efattn.errors import DataError, EfattnError, named, option
 from efattn.estimators import members, saving
 from efattn.estimators.blueprint import Blueprint
@@ -26,18 +28,22 @@ from efattn.simple import (
     DirectlyFitted,
     GaussianConditional,
     ItemMean,
+    Kriging,
     LinearModel,
     MarkovChain,
     Popularity,
     Recipe,
 )
+from efattn.simple.low_rank import RANK
 from efattn.training import Fitting, Replay, Training
 
 if TYPE_CHECKING:
     from efattn.estimators.progress import Stages
 
 log = logging.getLogger("efattn")
-CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for a Gaussian to be tried unasked
+CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for every pair to have a covariance unasked
+ROWS, SPARSE = 2_000_000, 4  # for factors: rows at most; beside every pair, items for each that a group has
+PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
 ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
 STATES = 2000  # items of a Markov chain
 EPOCHS = 100  # of a simple model that is trained as networks are
@@ -220,9 +226,9 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 
 
 def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
-    """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over all
-    items where it is quickly fitted, an additive logit of items and, where they follow each other, a Markov chain; each
-    item's own distribution, against surprises."""
+    """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over
+    items or places where it is quickly fitted, an additive logit of items and, where they follow each other, a Markov
+    chain; each item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -235,8 +241,23 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
         offers.append(Popularity())
     if "value" in blueprint.terms:
         offers.append(LinearModel())
-        cells = blueprint.items * (blueprint.schema.lags + 1)
-        if 1 < cells <= CELLS and float(cells) ** 3 * len(blueprint.train) <= WORK:
-            offers.append(GaussianConditional())
+        offers += _gaussians(blueprint.train, blueprint.items, blueprint.schema.lags + 1)
         offers.append(ItemMean())
     return offers
+
+
+def _gaussians(train: Groups, items: int, times: int) -> list[Recipe]:
+    """A Gaussian over items, with a number for each pair where that is quick, with factors where it is not or where a
+    group has few of the items; without items, kriging of rows that have places."""
+    cells = items * times
+    pairs = 1 < cells <= CELLS and float(cells) ** 3 * len(train) <= WORK
+    sparse = cells > SPARSE * np.mean(train.lengths) * times or not pairs
+    if cells > 1:
+        factors = [GaussianConditional(rank=RANK)] if sparse and len(train.rows) * times <= ROWS else []
+        return [GaussianConditional(), *factors] if pairs else [*factors]
+    x, lengths = train.attributes, train.lengths * times
+    if x is None or not 0 < x.shape[1] <= PLACES or np.median(lengths) < LEAST_ROWS:
+        return []
+    quick = lengths.max() <= LONGEST and float((lengths.astype(float) ** 3).sum()) <= 10 * WORK
+    starts = np.repeat(np.cumsum(train.lengths) - train.lengths, train.lengths)
+    return [Kriging()] if quick and bool((x != x[starts]).any()) else []

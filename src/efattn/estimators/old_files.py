@@ -19,7 +19,7 @@ from efattn.estimators.growing import Grown
 from efattn.families import Family, Product
 from efattn.models import Conditionals, Term
 from efattn.models.scoring import at
-from efattn.simple import RECIPES, MeanAndVariance, Recipe, Setting
+from efattn.simple import RECIPES, GaussianConditional, MeanAndVariance, Recipe, Setting
 
 KINDS = {recipe.__name__: recipe for recipe in RECIPES}
 
@@ -31,6 +31,8 @@ def recipe_of(saved: Mapping[str, Any]) -> Recipe:
     kind: Any = FullLogit if full else KINDS[saved["kind"]]
     known = {one.name for one in fields(kind)}
     settings: dict[str, Any] = dict(saved["settings"])
+    if kind is GaussianConditional:
+        settings = {"rank": "full"} | settings  # older ones had a number for each pair, however many items there were
     made: Recipe = kind(**{name: x for name, x in settings.items() if name in known})
     return made
 

@@ -200,13 +200,15 @@ class MeanAndVariance(DirectlyFitted):
 @dataclass(frozen=True)
 class Cells:
     """The cells of a batch: index (batch, context), lag * items + item, or `unknown`; item, the same without the lag;
-    y, seen: value and whether it is observed, of a known item."""
+    y, seen: value and whether it is observed, of a known item; present: whether it is, of any item; lag."""
 
     index: Tensor
     item: Tensor
     y: Tensor
     seen: Tensor
     length: int
+    present: Tensor
+    lag: Tensor
 
     @classmethod
     def of(cls, batch: Batch, items: int, lags: int, has_items: bool) -> "Cells":
@@ -219,10 +221,10 @@ class Cells:
         lag = torch.zeros_like(item) if batch.lag is None else batch.lag
         known = batch.exists & (item < items) & (lag <= lags)
         index = torch.where(known, lag * items + item, items * (lags + 1))
-        y, seen = torch.zeros(item.shape, dtype=torch.float64), torch.zeros_like(known)
+        y, present = torch.zeros(item.shape, dtype=torch.float64), torch.zeros_like(known)
         if batch.value is not None and batch.observed is not None:
-            y, seen = batch.value[..., 0].double(), known & batch.observed[..., 0]
-        return cls(index, torch.where(known, item, items), y, seen, batch.length)
+            y, present = batch.value[..., 0].double(), batch.exists & (lag <= lags) & batch.observed[..., 0]
+        return cls(index, torch.where(known, item, items), y, known & present, batch.length, present, lag)
 
     def visible(self, context: Context) -> Tensor:
         """(batch, target, context): the observed cells that each current row may look at."""

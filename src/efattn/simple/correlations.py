@@ -38,6 +38,11 @@ class Matern(NamedTuple):
         rest = 1 - self.common - self.nugget
         return self.common * (-later / self.common_time).exp() + rest * near + self.nugget * same
 
+    def at(self, distance: Tensor, gap: Tensor) -> Tensor:
+        """Of two rows that are not the same one: so far from each other, and so many lags apart."""
+        near = matern(((distance / self.length) ** 2 + (gap / self.time) ** 2).sqrt(), self.smoothness)
+        return self.common * (-gap / self.common_time).exp() + (1 - self.common - self.nugget) * near
+
 
 def matern(r: Tensor, smoothness: float) -> Tensor:
     """At r length scales."""
@@ -119,12 +124,25 @@ def item_attributes(groups: Groups, items: int) -> np.ndarray | None:
     return np.stack([np.bincount(item[known], a[known], minlength=items) / count for a in attributes.T], 1)
 
 
-def distances(attributes: np.ndarray) -> Tensor:
-    """(item, item): great-circle where there are two attributes that can be latitude and longitude in degrees, else
-    Euclidean in units of each attribute's spread."""
-    x = torch.as_tensor(attributes).double()
-    if x.shape[1] == 2 and bool((x[:, 0].abs() <= 90).all() and (x[:, 1].abs() <= 360).all()):
-        return haversine(x[:, None], x)
+def geographic(x: Tensor) -> bool:
+    """Whether these can be latitude and longitude in degrees."""
+    return x.shape[-1] == 2 and bool((x[..., 0].abs() <= 90).all() and (x[..., 1].abs() <= 360).all())
+
+
+def fit_units(x: Tensor) -> Tensor:
+    """(2, attribute): centre and spread of places (place, attribute)."""
     spread = x.std(0, correction=0) if len(x) > 1 else torch.ones(x.shape[1], dtype=torch.float64)
-    x = x / torch.where(spread > 0, spread, 1.0)
-    return torch.cdist(x, x)
+    return torch.stack([x.mean(0), torch.where(spread > 0, spread, 1.0)])
+
+
+def between(one: Tensor, other: Tensor, units: Tensor, earth: bool) -> Tensor:
+    """(..., one, other): great-circle on earth, else Euclidean in units of each attribute's spread."""
+    if earth:
+        return haversine(one[..., :, None, :], other[..., None, :, :])
+    return torch.cdist(one / units[1], other / units[1])
+
+
+def distances(attributes: np.ndarray) -> Tensor:
+    """(item, item)"""
+    x = torch.as_tensor(attributes).double()
+    return between(x, x, fit_units(x), geographic(x))

@@ -1,16 +1,16 @@
 """One Gaussian over all items (and their earlier selves), each row conditioned on what it may see of its group.
 
     x ~ N(mu, Sigma),   Sigma = (1 - w) sample + w target       (by EM where rows are incomplete: em.py)
-    others   E[x_i | x_-i] = mu_i - sum_{j != i} P_ij (x_j - mu_j) / P_ii,   variance 1 / P_ii,   P = Sigma_seen^-1
-    past     from the rows of the Cholesky factor of Sigma_seen, which condition on what stands before
 
 The target is a fitted Matern where items have places, else the same correlation for all pairs. w is chosen on held-out
-groups. An item that a group has twice shares all but the noise share of its variance.
+groups. An item that a group has twice shares all but the noise share of its variance. Of thousands of items the
+covariance has low rank (low_rank.py); an item that was never seen, at a place that is known, is kriged
+(new_places.py); without items rows are a field over their attributes (field.py).
 """
 
 import time
 from dataclasses import dataclass
-from typing import Any, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
@@ -21,7 +21,9 @@ from efattn.errors import DataError, option
 from efattn.models import Conditionals
 from efattn.simple import em
 from efattn.simple.base import TOKENS, Cells, MeanAndVariance, Recipe, Setting, Tick, tuning_parts
+from efattn.simple.conditioning import choose_tails, conditioned, told
 from efattn.simple.correlations import (
+    Matern,
     common_and_memory,
     distances,
     exchangeable,
@@ -29,10 +31,14 @@ from efattn.simple.correlations import (
     item_attributes,
 )
 from efattn.simple.effects import item_means, item_variances, observed
+from efattn.simple.field import FieldOverRows
+from efattn.simple.low_rank import RANK, LowRankGaussian
+from efattn.simple.new_places import Known, Rows, joined
 
 WEIGHTS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
 NOISE = 0.02  # the smallest share of an item's variance that is not repeated
-MOST = 5000  # cells
+ROUGH = 0.05  # the weight under which places are looked at
+FULL, MOST = 300, 5000  # cells that a covariance has a number for each pair of: unasked, and at most
 
 
 @final
@@ -43,41 +49,61 @@ class GaussianConditional(Recipe):
     weight: of the simple covariance that the sample's is drawn to, from above 0 to 1, None to choose it on held-out
     groups. places: whether that is a Matern covariance of the attributes' distances (great-circle for latitude and
     longitude), else the same correlation for all pairs. seconds: how long to look for a better weight, at most; what
-    was found by then is kept.
+    was found by then is kept. rank: "full" for a covariance of every pair, a number for so many factors at most and a
+    noise per item, None for the first up to 300 items and lags, and factors beyond. tails: degrees of freedom of a
+    scale that each group has, 0 for the same in all, None to choose them on held-out groups.
     """
 
     weight: float | None = None
     places: bool = True
     seconds: float = 60.0
+    rank: int | Literal["full"] | None = None
+    tails: float | None = None
     models = "value"
 
     def build(self, setting: Setting) -> Conditionals:
         self.check_number("weight", 1e-6, 1)
         self.check_number("seconds", 0)
-        return GaussianOverItems(setting, self.weight, self.places, self.seconds)
+        self.check_number("tails", 0)
+        if self.rank != "full":
+            self.check_number("rank", 1)
+        cells = max(setting.items, 1) * (setting.lags + 1)
+        if isinstance(self.rank, int) or (self.rank is None and cells > FULL):
+            return LowRankGaussian(setting, self.rank if isinstance(self.rank, int) else RANK, self.tails, self.seconds)
+        return GaussianOverItems(setting, self.weight, self.places, self.seconds, self.tails)
 
 
 @final
 @dataclass(frozen=True)
 class Kriging(Recipe):
-    """A Gaussian process over places, and time with lags: item means and variances, and a fitted Matern correlation
-    with a nugget. The GaussianConditional with weight 1."""
+    """A Gaussian process over places, and time with lags. Of items: item means and variances, and a fitted Matern
+    correlation with a nugget, the GaussianConditional with weight 1; an item never seen is kriged from its place.
+    Without items: drift, and a Matern over the attributes of the rows of each group. tails: as there."""
 
+    tails: float | None = None
     models = "value"
 
     def build(self, setting: Setting) -> Conditionals:
+        self.check_number("tails", 0)
         if not setting.attributes:
             places = option("attributes", ["latitude", "longitude"])
-            raise DataError(f"Kriging needs to know where items are: pass {places}.", option="attributes")
-        return GaussianOverItems(setting, 1.0)
+            raise DataError(f"Kriging needs to know where rows are: pass {places}.", option="attributes")
+        if not setting.items:
+            return FieldOverRows(setting, self.tails)
+        return GaussianOverItems(setting, 1.0, tails=self.tails)
 
 
 @final
 class GaussianOverItems(MeanAndVariance):
-    """weight: w, None to choose it; places: whether attributes are places to fit a Matern to."""
+    """weight: w, None to choose it; places: whether attributes are places to fit a Matern to; tails: None to choose."""
 
     def __init__(
-        self, setting: Setting, weight: float | None = None, places: bool = True, seconds: float = 60.0
+        self,
+        setting: Setting,
+        weight: float | None = None,
+        places: bool = True,
+        seconds: float = 60.0,
+        tails: float | None = None,
     ) -> None:
         super().__init__(setting)
         size = self.cells_in_all
@@ -85,25 +111,38 @@ class GaussianOverItems(MeanAndVariance):
             raise DataError(
                 f"A Gaussian over {size} items and lags is too large; it takes at most {MOST}.", option="item"
             )
-        self.weight, self.places, self.seconds = weight, places, seconds
+        self.weight, self.places, self.seconds, self.asked = weight, places, seconds, tails
         self.register_buffer("covariance", torch.eye(size + 1, dtype=torch.float64))  # the last: an unknown item
         self.register_buffer("noise", torch.zeros(size + 1, dtype=torch.float64))
         self.register_buffer("chosen", torch.zeros(1, dtype=torch.float64))
+        self.register_buffer("tails", torch.zeros(1, dtype=torch.float64))
+        for name, x in Known.empty(self.items, setting.attributes)._asdict().items():
+            self.register_buffer(f"known_{name}", x)
 
     def chosen_options(self) -> dict[str, float]:
-        return {"weight": float(self.get_buffer("chosen"))} if self.weight is None else {}
+        chosen = {"weight": float(self.get_buffer("chosen"))} if self.weight is None else {}
+        return chosen | ({"tails": told(self.get_buffer("tails"))} if self.asked is None else {})
 
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         if not self.has_items:
             raise DataError(f"A Gaussian over items needs an item column: pass {option('item')}.", option="item")
         weight, end = self.weight, time.monotonic() + self.seconds
-        if weight is None:
+        self._set(tails=0.0 if self.asked is None else self.asked)
+        if weight is None or self.asked is None:
             train, check = tuning_parts(groups, held)
-            weight = self._search(_Sample(self, train, end), check, tick)
+            sample = _Sample(self, train, end)
+            if weight is None:
+                weight = self._search(sample, check, tick)
+            else:
+                self._take(sample, weight, sample.blend(weight, sample.start))
+            if self.asked is None:
+                choose_tails(self, check)
             if train is groups:
+                self._take_places(sample, groups)
                 return
         sample = _Sample(self, groups, end + self.seconds)
         self._take(sample, weight, sample.blend(weight, sample.start))
+        self._take_places(sample, groups)
 
     def _search(self, sample: "_Sample", check: Groups, tick: Tick) -> float:
         """From strong shrinking to weak, which takes the longest, until it no longer pays or the time is up."""
@@ -135,22 +174,33 @@ class GaussianOverItems(MeanAndVariance):
         noise = covariance.diagonal() * share
         self._set(mean=mean, covariance=covariance, noise=noise, chosen=weight)
 
+    def _take_places(self, sample: "_Sample", groups: Groups) -> None:
+        """Means and spreads as surfaces over places, for items that were never seen."""
+        if sample.places is None or sample.matern is None:
+            return
+        mean = self.get_buffer("mean")[:-1].clone()
+        if groups.centres is not None:
+            mean += torch.as_tensor(groups.centres[:-1, 0])
+        sd = self.get_buffer("covariance").diagonal()[: self.items].sqrt()
+        found = Known.fit(torch.as_tensor(sample.places), sample.matern, mean, sd)
+        self._set(**{f"known_{name}": x for name, x in found._asdict().items()})
+
     def moments(self, batch: Batch) -> tuple[Tensor, Tensor]:
         cells, n = self.cells(batch), batch.length
         turn = torch.cat([torch.arange(n, cells.index.shape[1]), torch.arange(n)])  # earlier groups first
         index, seen = cells.index[:, turn], cells.seen[:, turn]
-        mean = self.get_buffer("mean")[cells.item[:, turn]]
+        mean, k = self.get_buffer("mean")[cells.item[:, turn]], self._covariances(index)
+        new = (batch.exists & (cells.index == self.cells_in_all))[:, turn]
+        known = Known(*(self.get_buffer(f"known_{name}") for name in Known._fields))
+        if batch.attributes is not None and known.usable and bool(new.any()):
+            again = (index[:, :, None] == index[:, None]) & seen[:, :, None] & seen[:, None]
+            noise = self.get_buffer("noise")[:-1] * (again.sum((1, 2)) > seen.sum(1))[:, None]
+            rows = Rows(index, cells.lag[:, turn], batch.attributes[:, turn].double(), new, noise)
+            mean, k = joined(known, self.get_buffer("covariance")[:-1, :-1], rows, mean, k)
+            seen = seen | (new & cells.present[:, turn])
         rest = torch.where(seen, cells.y[:, turn] - mean, 0.0)
-        k = self._covariances(index)
-        both = seen[:, :, None] & seen[:, None]
-        factor = torch.linalg.cholesky(torch.where(both, k, 0.0) + torch.diag_embed((~seen).double()))
-        looked = torch.where(seen[:, :, None], k, 0.0)[..., -n:]  # (batch, context, target)
-        prior = k.diagonal(dim1=1, dim2=2)[:, -n:]
-        moments = _past(factor, looked, rest, prior) if self.context == "past" else _others(factor, looked, rest, seen)
-        shift, variance = moments
-        if self.context == "others":
-            variance = torch.where(seen[:, -n:], variance, prior - variance)
-        return mean[:, -n:] + shift, variance.clamp_min(1e-12)
+        found = conditioned(k, rest, seen, n, self.context)
+        return mean[:, -n:] + found.shift, found.scaled(self.get_buffer("tails"))
 
     def _covariances(self, index: Tensor) -> Tensor:
         """(batch, cell, cell)"""
@@ -168,6 +218,8 @@ class _Sample:
         data, items, lags = observed(groups, model.items, True), model.items, model.lags
         self.end = end
         self.overall, self.spread = float(data.y.mean()), float(np.var(data.y)) + 1e-12
+        if groups.centres is not None:
+            self.spread += float(np.var(groups.centres[:-1, 0]))
         x = dense(model, groups)
         means = item_means(data, items)
         variances = item_variances(data.y - means[data.item], data.item, items)
@@ -180,15 +232,17 @@ class _Sample:
             now = em.Normal(self.start.mean[:items], self.target[:items, :items], [])
             fitted = em.fit(em.Rows(x[:, :items]), now, now.covariance, 0.05 * len(x))
             self.start = self.start._replace(mean=fitted.mean.repeat(lags + 1))
-        attributes = item_attributes(groups, items) if model.places else None
-        if attributes is not None and items > 2:
-            self._fit_places(attributes)
+        self.places = item_attributes(groups, items) if model.places else None
+        self.matern: Matern | None = None
+        if self.places is not None and items > 2:
+            self._fit_places(self.places)
 
     def _fit_places(self, attributes: np.ndarray) -> None:
-        rough = self.blend(0.05, self.start)
+        rough = self.blend(ROUGH, self.start)
         sd = rough.covariance.diagonal().sqrt()
         distance = distances(attributes)
-        self.matern = fit_matern(rough.covariance / _outer(sd), distance, self.lags)
+        bare = (rough.covariance - ROUGH * self.target) / (1 - ROUGH)  # what was drawn to the target is no nugget
+        self.matern = fit_matern(bare / _outer(sd), distance, self.lags)
         self.target = self.matern.correlation(distance, self.lags) * _outer(sd)
         self.start = em.Normal(rough.mean, self.target, [])
 
@@ -214,26 +268,3 @@ def dense(model: MeanAndVariance, groups: Groups) -> np.ndarray:
 
 def _outer(x: Any) -> Tensor:
     return torch.outer(x, x)
-
-
-def _past(factor: Tensor, looked: Tensor, rest: Tensor, prior: Tensor) -> tuple[Tensor, Tensor]:
-    n = looked.shape[-1]
-    size = looked.shape[1]
-    before = torch.arange(size)[:, None] < torch.arange(size - n, size)  # (context, target)
-    z = torch.linalg.solve_triangular(factor, rest[..., None], upper=False)
-    a = torch.linalg.solve_triangular(factor, looked, upper=False) * before
-    return (a * z).sum(1), prior - (a**2).sum(1)
-
-
-def _others(factor: Tensor, looked: Tensor, rest: Tensor, seen: Tensor) -> tuple[Tensor, Tensor]:
-    """Of a target that is observed, the shift of its mean and its variance; of another one, the shift and by how much
-    its variance falls."""
-    n = looked.shape[-1]
-    inverse = torch.cholesky_inverse(factor)
-    own = inverse.diagonal(dim1=1, dim2=2)
-    off = inverse - torch.diag_embed(own)
-    known = -(off @ rest[..., None])[..., 0] / own
-    weights = inverse @ looked
-    unknown, falls = (weights * rest[..., None]).sum(1), (weights * looked).sum(1)
-    here = seen[:, -n:]
-    return torch.where(here, known[:, -n:], unknown), torch.where(here, (1 / own)[:, -n:], falls)

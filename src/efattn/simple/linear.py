@@ -2,6 +2,7 @@
 
     y_i = m_i + c_i + sum_cells W[item_i, cell] (y_cell - m_cell)       ridge and lasso per item, persistence
     y_i = m_i + sum_j W_ij (y_j - m_j) / sum_j W_ij,   W_ij = d_ij^-p    inverse distance, over what is there
+    y_u = sum_j W_uj y_j / sum_j W_uj                                    the same of an item that was never seen
 
 A cell is an item at a lag. m are the items' shrunk means, so that a missing value counts as its mean; repeats are
 averaged. The variance is that of the residuals, by item, on held-out groups.
@@ -19,12 +20,14 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError, option
 from efattn.models import Conditionals
 from efattn.simple.base import TOKENS, MeanAndVariance, Recipe, Setting, Tick, tuning_parts
-from efattn.simple.correlations import distances, item_attributes
+from efattn.simple.correlations import between, distances, fit_units, geographic, item_attributes
 from efattn.simple.effects import item_means, item_variances, observed
 
 POWERS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0)
 RIDGES = tuple(float(a) for a in np.logspace(-3, 1, 17))  # times rows and the features' variance
 LASSOS = tuple(np.logspace(-3, 0, 25).tolist())
+NEW_PLACES = ("item_shift", "units", "rule")  # what inverse distance keeps for items that were never seen
+NEAR = 1e-3  # of the usual distance
 MOST = 2**28  # numbers in a table of features
 
 
@@ -72,7 +75,11 @@ class WeightedSum(MeanAndVariance):
             total = (weights * there).sum(-1)
             shift = torch.where(total > 0, shift / total.clamp_min(1e-300), 0.0)
         mean = self.get_buffer("mean")[item] + self.get_buffer("offset")[item] + shift
-        return mean, self.get_buffer("variance")[item]
+        return self.with_new(batch, mean, self.get_buffer("variance")[item])
+
+    def with_new(self, batch: Batch, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        """The same, with what is known of items that were never seen."""
+        return mean, variance
 
     @final
     def features(self, batch: Batch) -> tuple[Tensor, Tensor]:
@@ -215,6 +222,10 @@ class DistanceWeights(WeightedSum):
     def __init__(self, setting: Setting, power: float | None) -> None:
         super().__init__(setting)
         self.power = power
+        self.register_buffer("item_shift", torch.zeros(self.items + 1, dtype=torch.float64))
+        self.register_buffer("units", torch.zeros(2, setting.attributes, dtype=torch.float64))
+        # power, usual distance, whether on earth, variance at a new place
+        self.register_buffer("rule", torch.zeros(4, dtype=torch.float64))
 
     def fit_weights(self, groups: Groups, train: Groups, check: Groups, tick: Tick) -> None:
         attributes = item_attributes(groups, self.items)
@@ -223,16 +234,56 @@ class DistanceWeights(WeightedSum):
             raise DataError(f"Inverse distances need the items' places: pass {places}.", option="attributes")
         distance = distances(attributes)
         apart = distance[distance > 0]
-        distance = (distance / (apart.median() if len(apart) else 1.0)).clamp_min(1e-3)
+        usual = apart.median() if len(apart) else torch.ones(())
+        distance = (distance / usual).clamp_min(NEAR)
         errors = {}
         for power in POWERS if self.power is None else (self.power,):
             self._set(weights=self._weights(distance, power))
             y, _, mean = self._residuals(check)
             errors[power] = float(((y - mean) ** 2).mean())
-        self._set(weights=self._weights(distance, min(errors, key=lambda power: errors[power])))
+        power = min(errors, key=lambda power: errors[power])
+        self._set(weights=self._weights(distance, power))
+        x = torch.as_tensor(attributes)
+        shift = np.zeros(self.items + 1) if groups.centres is None else groups.centres[:, 0]
+        self._set(item_shift=shift, units=fit_units(x), rule=torch.tensor([power, usual, geographic(x), 0.0]))
+        if power > 0:
+            self._set(rule=torch.tensor([power, usual, geographic(x), self._new_variance(check)]))
 
     def _weights(self, distance: Tensor, power: float) -> Tensor:
         return torch.cat([distance**-power, torch.zeros(1, self.items, dtype=torch.float64)])
+
+    def with_new(self, batch: Batch, mean: Tensor, variance: Tensor) -> tuple[Tensor, Tensor]:
+        cells = self.cells(batch)
+        new = (cells.item[:, : batch.length] == self.items) & batch.exists[:, : batch.length]
+        if not float(self.get_buffer("rule")[0]) or batch.attributes is None or not bool(new.any()):
+            return mean, variance
+        level, alone = self._weighed(batch)
+        new = new & ~alone
+        return torch.where(new, level, mean), torch.where(new, self.get_buffer("rule")[3], variance)
+
+    def _weighed(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """(batch, length): the mean of all values that a row may see, by distance; and whether it sees none."""
+        cells, n, (power, usual, earth, _) = self.cells(batch), batch.length, self.get_buffer("rule").tolist()
+        assert batch.attributes is not None
+        x = batch.attributes.double()
+        near = (between(x[:, :n], x, self.get_buffer("units"), bool(earth)) / usual).clamp_min(NEAR) ** -power
+        column = torch.arange(x.shape[1])
+        may = (column < column[:n, None]) if self.context == "past" else (column != column[:n, None])
+        weight = torch.where(may & (column < n) & cells.present[:, None], near, 0.0)
+        total = weight.sum(-1)
+        y = cells.y + self.get_buffer("item_shift")[cells.item]
+        return (weight @ y[..., None])[..., 0] / total.clamp_min(1e-300), total == 0
+
+    def _new_variance(self, groups: Groups) -> float:
+        """The mean square of what known items are away from it."""
+        total, count = 0.0, 0
+        for batch in groups.batches(TOKENS, context=self.context, dtype=torch.float64):
+            cells = self.cells(batch)
+            level, alone = self._weighed(batch)
+            y = (cells.y + self.get_buffer("item_shift")[cells.item])[:, : batch.length]
+            kept = self.targets(batch) & ~alone
+            total, count = total + float(((y - level)[kept] ** 2).sum()), count + int(kept.sum())
+        return total / count if count else float(self.get_buffer("variance")[-1])
 
 
 @final
