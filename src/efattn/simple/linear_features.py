@@ -69,6 +69,20 @@ class Known(NamedTuple):
         return torch.cat([self.linear[..., :-1], self.level], -1) if self.level.shape[-1] else self.level
 
 
+class Base(NamedTuple):
+    """A column's rows without context: start (size,), own (item,), shared (linear and bent,), spread (item, any)."""
+
+    start: Tensor
+    own: Tensor
+    shared: Tensor
+    spread: Tensor
+
+    @classmethod
+    def at(cls, start: Tensor, items: int) -> "Base":
+        """The same for all rows."""
+        return cls(start, start.new_zeros(items + 1), start.new_zeros(0), start.new_zeros(items + 1, len(start) - 1))
+
+
 class Residuals(NamedTuple):
     """Of one column, (batch, context): pearson, their noise in units of f squared, what was expected, whether it is
     seen, and the base's first output."""
@@ -123,7 +137,7 @@ class Sight:
             more = one.family.size - 1
             sizes |= {f"start_{c}": (one.family.size,), f"base_own_{c}": (self.items + 1,)}
             sizes |= {f"base_shared_{c}": (self.linear_size + self.bent_size,), f"within_{c}": (mixed.size(a),)}
-            sizes |= {f"base_spread_{c}": (self.items + 1, more)}
+            sizes |= {f"base_spread_{c}": (self.items + 1, more), f"firm_{c}": (4,)}
         return sizes
 
     # ---- attributes
@@ -154,12 +168,15 @@ class Sight:
 
     # ---- residuals
 
+    def base_of(self, number: int) -> Base:
+        names = ("start", "base_own", "base_shared", "base_spread")
+        return Base(*(self.learnt[f"{name}_{number}"] for name in names))
+
     def base(self, number: int, item: Tensor, basis: Tensor, log: Tensor) -> Tensor:
         """f (..., size) of rows without any context."""
-        one, learnt = self.columns[number], self.learnt
-        start = learnt[f"start_{number}"]
-        first = start[0] + learnt[f"base_own_{number}"][item] + basis @ learnt[f"base_shared_{number}"]
-        f = torch.cat([first[..., None], start[1:] + learnt[f"base_spread_{number}"][item]], -1)
+        one, (start, own, shared, spread) = self.columns[number], self.base_of(number)
+        first = start[0] + own[item] + basis @ shared
+        f = torch.cat([first[..., None], start[1:] + spread[item]], -1)
         if one.family.exposures:
             f = f.clone()
             f[..., list(one.family.exposures)] += log[..., None]

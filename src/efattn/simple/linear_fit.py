@@ -1,10 +1,10 @@
 """The coefficients of a linear model of one column, by penalised maximum likelihood.
 
-    f_i = start + own[x_i] + shared . s_i + others[x_i] . cells_i + by_item[x_i] . t_i       its first output
-    f_i = start + spread[x_i] + scatter . h_i                                                 the others
+    f_i = overall + own[x_i] + shared . s_i + others[x_i] . cells_i + by_item[x_i] . t_i       its first output
+    f_i = overall + spread[x_i] + scatter . h_i                                                 the others
 
-Every block of coefficients has a ridge penalty of its own. Those that are not fixed are chosen one after the other,
-from strong to weak, by the log-likelihood of groups that were left out.
+Every block of coefficients has a ridge penalty of its own. They draw coefficients to those of a mixed model, and are
+chosen one after the other, from strong to weak, by the log-likelihood of groups that were left out.
 """
 
 import math
@@ -17,16 +17,28 @@ import torch
 from torch import Tensor
 
 from efattn.families import Family
-from efattn.simple.linear_features import Column, Known
+from efattn.simple.linear_features import Base, Column, Known
 from efattn.simple.newton import newton
 
-FIXED = {"own": 0.3, "level": 0.3, "linear": 0.1, "spread": 3.0}
-CHOSEN = ("others", "extras", "by_item", "bent", "scatter")  # in the order in which they are chosen
-PATH = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+STRONG = (10_000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+PATHS = {
+    "spread": STRONG,
+    "others": STRONG,
+    "extras": STRONG,
+    "by_item": STRONG,
+    "bent": STRONG,
+    "scatter": STRONG,
+    "own": STRONG,
+    "linear": STRONG,
+}  # in the order in which they are chosen; the first is where each starts
+FIXED = {"overall": 0.01, "level": 0.3}
+CHOSEN = tuple(PATHS)
+FIRST = FIXED | {name: path[0] for name, path in PATHS.items()}
 WORSE = 0.002  # nats a row, after which no weaker penalty is tried
 ROUNDS = 60  # of L-BFGS
 MOST, WORK = 300, 2e8  # coefficients, and rows times their square, for Newton's steps
-BLOCKS = ("own", "shared", "others", "by_item", "spread", "scatter")
+SHARED = ("level", "linear", "bent", "extras")
+BLOCKS = ("overall", "own", "shared", "others", "by_item", "spread", "scatter")
 
 
 class Rows(NamedTuple):
@@ -44,6 +56,9 @@ class Rows(NamedTuple):
 
 
 class Coefficients(NamedTuple):
+    """overall: from the marginal fit on, (size,)."""
+
+    overall: Tensor
     own: Tensor
     shared: Tensor
     others: Tensor
@@ -59,25 +74,26 @@ def shapes(column: Column, items: int, known: Sequence[int]) -> dict[str, tuple[
     shared, by_item = level + linear + bent + extras, linear - 1 + level
     told = scatter if column.scattered else 0
     return {
+        "overall": (more + 1,),
         "own": (items + 1,),
         "shared": (shared,),
         "others": (items + 1, cells),
-        "by_item": (items + 1, by_item if level else 0),
+        "by_item": (items + 1, by_item if level and items > 1 else 0),
         "spread": (items + 1, more),
         "scatter": (told, more),
     }
 
 
 class Problem:
-    """One column's rows, and what the coefficients are drawn to."""
+    """One column's rows, and what the coefficients are drawn to: the base, and the level of the mixed model."""
 
-    def __init__(self, column: Column, start: Tensor, rows: Rows, items: int) -> None:
+    def __init__(self, column: Column, base: Base, rows: Rows, items: int) -> None:
         self.family: Family = column.family
-        self.start, self.rows = start, rows
+        self.start, self.base, self.rows = base.start, base, rows
         self._design: list[tuple[Tensor, Tensor]] | None = None
         known = rows.known
         self.shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
-        self.by_item = known.by_item
+        self.by_item = known.by_item if items > 1 else known.by_item[..., :0]
         self.scatter = known.scatter[:, column.column] if column.scattered else known.scatter[:, 0, :0]
         widths = [x.shape[-1] for x in known]
         self.widths = widths[:4]
@@ -85,18 +101,17 @@ class Problem:
         self.aim = torch.zeros(self.shapes["shared"], dtype=torch.float64)
         if widths[0]:
             self.aim[column.column] = 1.0  # what a mixed model says, as it says it
+            self.aim[widths[0] : sum(widths[:3])] = base.shared
 
     def start_values(self) -> Coefficients:
         zero = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in self.shapes.items()}
-        return Coefficients(**(zero | {"shared": self.aim.clone()}))
+        return Coefficients(**(zero | {"shared": self.aim.clone(), "own": self.base.own, "spread": self.base.spread}))
 
     def weights(self, penalties: Mapping[str, float]) -> list[Tensor]:
         """A penalty per coefficient, or per block."""
-        each = [penalties[name] for name in ("level", "linear", "bent", "extras")]
+        each = [penalties[name] for name in SHARED]
         shared = torch.cat([torch.full((n,), w, dtype=torch.float64) for n, w in zip(self.widths, each, strict=True)])
-        names = ("own", "others", "by_item", "spread", "scatter")
-        own, others, by_item, spread, scatter = (torch.tensor(penalties[n], dtype=torch.float64) for n in names)
-        return [own, shared, others, by_item, spread, scatter]
+        return [shared if n == "shared" else torch.tensor(penalties[n], dtype=torch.float64) for n in BLOCKS]
 
     def log_likelihood(self, c: Coefficients) -> Tensor:
         known = self.rows.known
@@ -122,10 +137,11 @@ class Problem:
             index = unpack(torch.arange(len(self.aims())), self.shapes)
             own = torch.nn.functional.one_hot(self.rows.item, len(index.own)).double()
             maps = [(own[..., None] * x[:, None]).flatten(1) for x in (self.rows.known.cells, self.by_item)]
-            first = torch.cat([own, self.shared, *maps], 1)
-            places = [torch.cat([x.reshape(-1) for x in index[:4]])]
-            more = torch.cat([own, self.scatter], 1)
-            places += [torch.cat([index.spread[:, k], index.scatter[:, k]]) for k in range(len(self.start) - 1)]
+            one = torch.ones_like(own[:, :1])
+            first, more = torch.cat([one, own, self.shared, *maps], 1), torch.cat([one, own, self.scatter], 1)
+            places = [torch.cat([index.overall[:1], *(x.reshape(-1) for x in index[1:5])])]
+            for k in range(len(self.start) - 1):
+                places.append(torch.cat([index.overall[k + 1 : k + 2], index.spread[:, k], index.scatter[:, k]]))
             self._design = [(first if k == 0 else more, place) for k, place in enumerate(places)]
         return self._design
 
@@ -184,12 +200,13 @@ def outputs(
     start: Tensor, c: Coefficients, item: Tensor, shared: Tensor, cells: Tensor, by_item: Tensor, scatter: Tensor
 ) -> Tensor:
     """f (..., size)"""
-    first = start[0] + c.own[item] + shared @ c.shared
+    level = start + c.overall
+    first = level[0] + c.own[item] + shared @ c.shared
     if cells.shape[-1]:
         first = first + (c.others[item] * cells).sum(-1)
     if by_item.shape[-1]:
         first = first + (c.by_item[item] * by_item).sum(-1)
-    rest = start[1:] + c.spread[item]
+    rest = level[1:] + c.spread[item]
     if len(c.scatter):
         rest = rest + scatter @ c.scatter
     return torch.cat([first[..., None], rest], -1)
@@ -212,34 +229,46 @@ class Fold(NamedTuple):
 
 
 def search(folds: Sequence[Fold], end: float, tick: Callable[[int, int], object]) -> dict[str, float]:
-    """Penalties under which groups that were left out are most likely, one block after the other."""
-    chosen = FIXED | dict.fromkeys(CHOSEN, PATH[0])
+    """Penalties under which groups that were left out are most likely, one block after the other. A block leaves where
+    it starts only for a gain of more than its standard error over the groups."""
+    chosen = dict(FIRST)
     blocks = [name for name in CHOSEN if _present(folds[0].train, name)]
-    at: list[Coefficients | None] = [None] * len(folds)
     rows = sum(len(fold.test.rows.y) for fold in folds)
-
-    def score(penalties: Mapping[str, float], start: list[Coefficients | None]) -> tuple[float, list[Coefficients]]:
-        found = [fold.train.maximise(penalties, c, end) for fold, c in zip(folds, start, strict=True)]
-        each = [float(fold.test.log_likelihood(c).sum()) for fold, c in zip(folds, found, strict=True)]
-        return sum(each), found
-
-    best, here = score(chosen, at)
+    here: Sequence[Coefficients | None] = [None] * len(folds)
+    before, here = _scores(folds, chosen, here, end)
     for number, name in enumerate(blocks):
-        start, late = list[Coefficients | None](here), 0
-        for step, penalty in enumerate(PATH[1:]):
-            tick(number * len(PATH) + step, len(blocks) * len(PATH))
+        best, found, late = (before, chosen, here), here, 0
+        for penalty in PATHS[name][1:]:
+            tick(number, len(blocks))
             if time.monotonic() > end:
-                return chosen
-            total, found = score(chosen | {name: penalty}, start)
-            start, late = list(found), late + 1
-            if total > best:
-                best, here, chosen, late = total, found, chosen | {name: penalty}, 0
-            elif late > 1 or total < best - WORSE * rows:
                 break
+            tried = chosen | {name: penalty}
+            scores, found = _scores(folds, tried, found, end)
+            late += 1
+            if scores.sum() > best[0].sum():
+                best, late = (scores, tried, found), 0
+            elif late > 1 or scores.sum() < best[0].sum() - WORSE * rows:
+                break
+        gain = best[0] - before
+        if float(gain.sum()) > float(gain.std(correction=0)) * len(gain) ** 0.5:
+            before, chosen, here = best
     return chosen
 
 
+def _scores(
+    folds: Sequence[Fold], penalties: Mapping[str, float], start: Sequence[Coefficients | None], end: float
+) -> tuple[Tensor, list[Coefficients]]:
+    """The log-likelihood of each group that is left out, and the coefficients of each fold."""
+    found = [fold.train.maximise(penalties, c, end) for fold, c in zip(folds, start, strict=True)]
+    each = []
+    for fold, c in zip(folds, found, strict=True):
+        number = fold.test.rows.group.unique(return_inverse=True)[1]
+        scores = fold.test.log_likelihood(c).nan_to_num(-1e6, neginf=-1e6)
+        each.append(scores.new_zeros(int(number.max()) + 1 if len(number) else 0).index_add(0, number, scores))
+    return torch.cat(each), found
+
+
 def _present(problem: Problem, name: str) -> bool:
-    if name in ("bent", "extras"):
-        return problem.widths[("level", "linear", "bent", "extras").index(name)] > 0
-    return all(problem.shapes[name])
+    if name in SHARED:
+        return problem.widths[SHARED.index(name)] > (name == "linear")
+    return math.prod(problem.shapes[name]) > 0 and (name not in ("own", "spread") or problem.shapes[name][0] > 2)

@@ -24,23 +24,25 @@ from efattn.models import Conditionals
 from efattn.models.scoring import at
 from efattn.simple import linear_fit, mixed
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
-from efattn.simple.linear_features import KNOTS, SCATTER, Column, Known, Sight, log_exposure
-from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIXED, Coefficients, Fold, Problem, Rows, outputs, search
+from efattn.simple.linear_features import KNOTS, SCATTER, Base, Column, Known, Sight, log_exposure
+from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIRST, Coefficients, Fold, Problem, Rows, outputs, search
 
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
 MUCH = 2**22  # numbers, from which on several threads pay
 FOLDS = 4
-BASE = {"own": 1.0, "level": 1.0, "linear": 0.1, "bent": 30.0, "extras": 1.0, "others": 1.0, "by_item": 1.0}
-BASE |= {"spread": 3.0, "scatter": 1.0}
+TURNS, CHOICES = 2, 5  # of least squares and variances; of penalties in each
+BASE = {"overall": 0.01, "own": 1.0, "level": 1.0, "linear": 0.1, "bent": 30.0, "extras": 1.0, "others": 1.0, "by_item": 1.0}
+BASE |= {"spread": 30.0, "scatter": 1.0}
+MAPS = ("others", "extras", "by_item", "bent", "scatter")  # what one penalty is for
 
 
 @final
 @dataclass(frozen=True)
 class LinearModel(Recipe):
     """A penalised generalised linear model: an intercept per item, attributes, exposure, the level of the group as a
-    mixed model has it, and a linear map of what the row sees of the others. penalty: of the map, summaries of the
-    context, coefficients by item, bends of attributes and what dispersions depend on: one number for all, five, or
-    None to choose them by folds of the groups. seconds: how long to look for them, at most."""
+    mixed model has it, and a linear map of what the row sees of the others. penalty: of that map, of summaries of the
+    context, coefficients by item, bends of attributes and what dispersions depend on; or one for each block of
+    coefficients and value column; None to choose them by folds of the groups. seconds: how long to look, at most."""
 
     penalty: float | tuple[float, ...] | None = None
     seconds: float = 20.0
@@ -101,7 +103,8 @@ class PenalisedLinear(DirectlyFitted):
         mine = Coefficients(*(self.get_buffer(f"{name}_{c}") for name in BLOCKS))
         shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
         scatter = known.scatter[..., c, :]
-        return outputs(self.get_buffer(f"start_{c}"), mine, item, shared, known.cells, known.by_item, scatter)
+        by_item = known.by_item[..., : mine.by_item.shape[-1]]
+        return outputs(self.get_buffer(f"start_{c}"), mine, item, shared, known.cells, by_item, scatter)
 
     # ---- how it is fitted
 
@@ -129,8 +132,8 @@ class PenalisedLinear(DirectlyFitted):
         if penalties is None:
             penalties = self._search(first, sight, groups, begun + self.seconds, tick)
         for c, column in enumerate(self.columns):
-            problem = Problem(column, sight.learnt[f"start_{c}"], rows[c], self.items)
-            strong = problem.maximise(FIXED | dict.fromkeys(CHOSEN, linear_fit.PATH[0]))
+            problem = Problem(column, sight.base_of(c), rows[c], self.items)
+            strong = problem.maximise(FIRST)
             best = problem.maximise(penalties[c], strong)
             self._set(**{f"{name}_{c}": x for name, x in zip(BLOCKS, best, strict=True)})
         self._set(chosen=np.array([[each[name] for name in CHOSEN] for each in penalties]))
@@ -138,9 +141,10 @@ class PenalisedLinear(DirectlyFitted):
     def _given(self) -> list[dict[str, float]] | None:
         if self.penalty is None:
             return None
-        count = len(self.columns) * len(CHOSEN)
-        each = np.broadcast_to(np.array(self.penalty, float), (count,)).reshape(len(self.columns), -1)
-        return [FIXED | dict(zip(CHOSEN, map(float, row), strict=True)) for row in each]
+        if len(self.penalty) == 1:
+            return [FIRST | dict.fromkeys(MAPS, float(self.penalty[0])) for _ in self.columns]
+        each = np.array(self.penalty, float).reshape(len(self.columns), -1)
+        return [FIRST | dict(zip(CHOSEN, map(float, row), strict=True)) for row in each]
 
     def _units(self, groups: Groups) -> Sight:
         """Units of attributes and times, knots, and where each column starts."""
@@ -158,6 +162,8 @@ class PenalisedLinear(DirectlyFitted):
         learnt["step"] = torch.tensor([float(np.median(between)) if len(between) else 1.0], dtype=torch.float64)
         learnt["repeats"] = torch.tensor([float(_repeats(groups))], dtype=torch.float64)
         learnt |= {f"start_{c}": start[column.outputs] for c, column in enumerate(self.columns)}
+        firm = torch.tensor([BASE[name] for name in ("overall", "linear", "bent", "own")], dtype=torch.float64)
+        learnt |= {f"firm_{c}": firm for c in range(len(self.columns))}
         return self.empty.knowing(**learnt)
 
     def _varying(self, groups: Groups) -> Tensor:
@@ -173,22 +179,70 @@ class PenalisedLinear(DirectlyFitted):
         rows = self._rows(sight, groups, bare=True)
         for c, column in enumerate(self.columns):
             start = sight.learnt[f"start_{c}"]
-            best = Problem(column, start, rows[c], self.items).maximise(BASE, end=end)
-            learnt = {f"base_own_{c}": best.own, f"base_shared_{c}": best.shared, f"base_spread_{c}": best.spread}
+            best = Problem(column, Base.at(start, self.items), rows[c], self.items).maximise(BASE, end=end)
+            learnt = {f"start_{c}": start + best.overall, f"base_own_{c}": best.own}
+            learnt |= {f"base_shared_{c}": best.shared, f"base_spread_{c}": best.spread}
             sight = sight.knowing(**learnt)
         return sight
 
     def _with_mixed(self, sight: Sight, groups: Groups) -> Sight:
-        """How residuals of a group go together."""
-        batches = list[list[tuple[mixed.Rows, mixed.Seen]]]([] for _ in self.columns)
+        """How residuals of a group go together, and the base by generalised least squares under that, in turn."""
+        for turn in range(TURNS + 1):
+            parts = self._within(sight, groups)
+            learnt = {f"within_{c}": mixed.fitted([x[:2] for x in mine], sight.attributes) for c, mine in enumerate(parts)}
+            sight = sight.knowing(**learnt)
+            if turn < TURNS:
+                sight = self._least_squares(sight, parts, choose=True)
+        return sight
+
+    def _within(self, sight: Sight, groups: Groups) -> list[list[tuple[mixed.Rows, mixed.Seen, Tensor]]]:
+        """For each column and batch what the mixed model needs, and the design of the base."""
+        batches = list[list[tuple[mixed.Rows, mixed.Seen, Tensor]]]([] for _ in self.columns)
         for batch in groups.batches(TOKENS // 4, context=self.context, dtype=torch.float64):
-            cells = Cells.of(batch, self.items, sight.lags, sight.has_items)
+            cells, n = Cells.of(batch, self.items, sight.lags, sight.has_items), batch.length
             linear, bent = sight.basis(batch)
-            rest = sight.residuals(batch, cells, torch.cat([linear, bent], -1))
-            for mine, one in zip(batches, rest, strict=True):
-                mine.append(sight.within(batch, linear, one))
-        a = sight.attributes
-        return sight.knowing(**{f"within_{c}": mixed.fitted(mine, a) for c, mine in enumerate(batches)})
+            parts = [torch.ones_like(linear[..., :1]), linear, bent]
+            if 1 < self.items <= MOST_CELLS:
+                parts.append(torch.nn.functional.one_hot(cells.item, self.items + 1).double())
+            design = torch.cat(parts, -1)[:, :n]
+            for mine, one in zip(batches, sight.residuals(batch, cells, torch.cat([linear, bent], -1)), strict=True):
+                mine.append((*sight.within(batch, linear, one), design))
+        return batches
+
+    def _least_squares(
+        self, sight: Sight, parts: list[list[tuple[mixed.Rows, mixed.Seen, Tensor]]], choose: bool
+    ) -> Sight:
+        """The base, drawn to 0 by penalties that make the group's residuals most likely (Fellner and Schall)."""
+        blocks = torch.tensor([0] + [1] * sight.linear_size + [2] * sight.bent_size + [3] * (self.items + 1))
+        for c, mine in enumerate(parts):
+            learnt = sight.learnt
+            now = torch.cat([learnt[f"start_{c}"][:1], learnt[f"base_shared_{c}"], learnt[f"base_own_{c}"]])
+            size = mine[0][2].shape[-1] if mine else 0
+            if not size:
+                continue
+            sums = [mixed.equations(learnt[f"within_{c}"], *x) for x in mine]
+            matrix, vector = (torch.stack(x).sum(0) for x in zip(*sums, strict=True))
+            block, firm = blocks[:size], learnt[f"firm_{c}"].clone()
+            centre = torch.zeros(size, dtype=torch.float64)
+            centre[0] = now[0]
+            for _ in range(CHOICES if choose else 1):
+                weight = firm[block]
+                inverse = torch.linalg.inv(matrix + torch.diag(weight))
+                new = now[:size] + inverse @ (vector - weight * (now[:size] - centre))
+                if choose:
+                    for k in range(1, int(block.max()) + 1):
+                        here = block == k
+                        freedom = here.sum() - firm[k] * inverse.diagonal()[here].sum()
+                        firm[k] = (freedom.clamp_min(1e-3) / (new[here] ** 2).sum().clamp_min(1e-9)).clamp(0.03, 1e4)
+            now = torch.cat([new, now[size:]])
+            if not bool(now.isfinite().all()):
+                continue
+            start = torch.cat([now[:1], learnt[f"start_{c}"][1:]])
+            split = 1 + sight.linear_size + sight.bent_size
+            sight = sight.knowing(
+                **{f"start_{c}": start, f"base_shared_{c}": now[1:split], f"base_own_{c}": now[split:], f"firm_{c}": firm}
+            )
+        return sight
 
     def _rows(self, sight: Sight, groups: Groups, bare: bool = False) -> list[Rows]:
         """The scored rows of each column. bare: of the base, which knows no context."""
@@ -219,18 +273,19 @@ class PenalisedLinear(DirectlyFitted):
         numbers = groups.pieces.group
         count = len(groups)
         if count < 2 or not len(numbers):
-            return [FIXED | dict.fromkeys(CHOSEN, 10.0) for _ in self.columns]
+            return [FIRST | dict.fromkeys(MAPS, 10.0) for _ in self.columns]
         folds = min(FOLDS, count)
         fold = np.random.default_rng(0).permutation(count) * folds // count
         each = list[list[Fold]]([] for _ in self.columns)
         for k in range(folds):
             train, test = groups.subset(fold != k), groups.subset(fold == k)
             mine = self._with_base(first, train, end)
-            mine = mine.knowing(**{name: x for name, x in sight.learnt.items() if name.startswith("within")})
+            mine = mine.knowing(**{n: x for n, x in sight.learnt.items() if n.startswith(("within", "firm"))})
+            for _ in range(TURNS):
+                mine = self._least_squares(mine, self._within(mine, train), choose=False)
             fitted, left = self._rows(mine, train), self._rows(mine, test)
             for c, column in enumerate(self.columns):
-                start = mine.learnt[f"start_{c}"]
-                both = (Problem(column, start, rows[c], self.items) for rows in (fitted, left))
+                both = (Problem(column, mine.base_of(c), rows[c], self.items) for rows in (fitted, left))
                 each[c].append(Fold(*both))
         return [search(mine, end, tick) for mine in each]
 

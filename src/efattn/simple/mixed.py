@@ -171,6 +171,24 @@ def fitted(batches: Sequence[tuple[Rows, Seen]], attributes: int) -> Tensor:
     return first.index_copy(0, free, torch.tensor(found.x))
 
 
+def equations(theta: Tensor, rows: Rows, given: Seen, design: Tensor) -> tuple[Tensor, Tensor]:
+    """X' V^-1 X and X' V^-1 r of generalised least squares: design (batch, row, any). Long groups in pieces."""
+    size = design.shape[-1]
+    matrix, vector = torch.zeros(size, size, dtype=torch.float64), torch.zeros(size, dtype=torch.float64)
+    n = rows.exists.shape[1]
+    step = max(1, CHUNK // max(min(n, FIT_ROWS) * (min(n, FIT_ROWS) + size), 1))
+    for first in range(0, n, FIT_ROWS):
+        for group in range(0, len(rows.exists), step):
+            chosen, cut = slice(group, group + step), slice(first, first + FIT_ROWS)
+            mine = Seen(*(x[chosen, cut] for x in given))
+            factor = _factor(theta, rows.part(chosen, cut), mine)
+            both = torch.cat([design[chosen, cut], mine.rest[..., None]], -1) * mine.seen[..., None]
+            white = torch.linalg.solve_triangular(factor, both, upper=False).flatten(0, 1)
+            matrix += white[:, :-1].T @ white[:, :-1]
+            vector += white[:, :-1].T @ white[:, -1]
+    return matrix, vector
+
+
 def _sample(batches: Sequence[tuple[Rows, Seen]]) -> list[tuple[Rows, Seen]]:
     """Pieces of at most so many rows, and as many groups as FIT_WORK allows, spread over all batches."""
     each = [len(rows.exists) * min(rows.exists.shape[1], FIT_ROWS) ** 3 for rows, _ in batches]
