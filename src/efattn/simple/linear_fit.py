@@ -18,7 +18,7 @@ from torch import Tensor
 
 from efattn.families import Family
 from efattn.simple.linear_features import Base, Column, Known
-from efattn.simple.newton import newton
+from efattn.simple.newton import Arrow, Pair, newton
 
 STRONG = (10_000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
 PATHS = {
@@ -36,7 +36,7 @@ CHOSEN = tuple(PATHS)
 FIRST = FIXED | {name: path[0] for name, path in PATHS.items()}
 WORSE = 0.002  # nats a row, after which no weaker penalty is tried
 ROUNDS = 60  # of L-BFGS
-MOST, WORK = 300, 2e8  # coefficients, and rows times their square, for Newton's steps
+ROOM, WORK = 2e7, 1e9  # numbers, and products of a step, for Newton's steps
 SHARED = ("level", "linear", "bent", "extras")
 BLOCKS = ("overall", "own", "shared", "others", "by_item", "spread", "scatter")
 
@@ -90,7 +90,7 @@ class Problem:
     def __init__(self, column: Column, base: Base, rows: Rows, items: int) -> None:
         self.family: Family = column.family
         self.start, self.base, self.rows = base.start, base, rows
-        self._design: list[tuple[Tensor, Tensor]] | None = None
+        self._arrow: Arrow | None = None
         known = rows.known
         self.shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
         self.by_item = known.by_item if items > 1 else known.by_item[..., :0]
@@ -116,10 +116,7 @@ class Problem:
     def log_likelihood(self, c: Coefficients) -> Tensor:
         known = self.rows.known
         f = outputs(self.start, c, self.rows.item, self.shared, known.cells, self.by_item, self.scatter)
-        return self.row_log_likelihood(f + (self.offset() - self.start))
-
-    def row_log_likelihood(self, f: Tensor) -> Tensor:
-        return self.family.log_prob(f, self.rows.y) * self.rows.weight
+        return self.family.log_prob(f + (self.offset() - self.start), self.rows.y) * self.rows.weight
 
     def offset(self) -> Tensor:
         """f (row, size) without any coefficient."""
@@ -128,44 +125,43 @@ class Problem:
             f[:, list(self.family.exposures)] += self.rows.exposure[:, None]
         return f
 
-    def aims(self) -> Tensor:
-        return pack(self.start_values())
-
-    def design(self) -> list[tuple[Tensor, Tensor]]:
-        """For each output, what its coefficients are multiplied with (row, any), and where these stand."""
-        if self._design is None:
-            index = unpack(torch.arange(len(self.aims())), self.shapes)
-            own = torch.nn.functional.one_hot(self.rows.item, len(index.own)).double()
-            maps = [(own[..., None] * x[:, None]).flatten(1) for x in (self.rows.known.cells, self.by_item)]
-            one = torch.ones_like(own[:, :1])
-            first, more = torch.cat([one, own, self.shared, *maps], 1), torch.cat([one, own, self.scatter], 1)
-            places = [torch.cat([index.overall[:1], *(x.reshape(-1) for x in index[1:5])])]
-            for k in range(len(self.start) - 1):
-                places.append(torch.cat([index.overall[k + 1 : k + 2], index.spread[:, k], index.scatter[:, k]]))
-            self._design = [(first if k == 0 else more, place) for k, place in enumerate(places)]
-        return self._design
+    def arrow(self) -> Arrow:
+        """The rows as Newton's steps take them. Shared: overall, shared, scatter; own: own, others, by item, spread."""
+        if self._arrow is None:
+            rows, more = self.rows, len(self.start) - 1
+            order = rows.item.argsort(stable=True)
+            item, one = rows.item[order], rows.y.new_ones(len(order), 1)
+            first = torch.cat([one, self.shared[order]], 1)
+            rest = torch.cat([one, self.scatter[order]], 1)
+            mine = torch.cat([one, rows.known.cells[order], self.by_item[order]], 1)
+            shared, own = _side_by_side(first, rest, more), _side_by_side(mine, one, more)
+            ends = torch.bincount(item, minlength=len(self.base.own)).cumsum(0).tolist()
+            y, weight = rows.y[order], rows.weight[order]
+            self._arrow = Arrow(lambda f: self.family.log_prob(f, y) * weight, self.offset()[order], shared, own, item, ends)
+        return self._arrow
 
     def maximise(
         self, penalties: Mapping[str, float], start: Coefficients | None = None, end: float = float("inf")
     ) -> Coefficients:
         """The best coefficients: by Newton's steps where they are few, else by L-BFGS, until `end` at the latest."""
         first = start or self.start_values()
-        weight = torch.cat([w.expand(self.shapes[n]).reshape(-1) for n, w in zip(BLOCKS, self.weights(penalties), strict=True)])
+        blocks = zip(BLOCKS, self.weights(penalties), strict=True)
+        weight = Coefficients(*(w.expand(self.shapes[name]) for name, w in blocks))
         if self.small:
-            found = newton(self, weight, pack(first), end)
-        else:
-            found = torch.as_tensor(self._descend(weight, pack(first).numpy(), end))
-        return unpack(found, self.shapes)
+            found = newton(self.arrow(), as_pair(weight), as_pair(self.start_values()), as_pair(first), end)
+            return as_coefficients(found, self.shapes)
+        return unpack(torch.as_tensor(self._descend(pack(weight), pack(first).numpy(), end)), self.shapes)
 
     @property
     def small(self) -> bool:
-        count = sum(math.prod(shape) for shape in self.shapes.values())
-        return count <= MOST and len(self.rows.y) * count**2 <= WORK
+        own = 1 + self.shapes["others"][1] + self.shapes["by_item"][1] + len(self.start) - 1
+        shared, items, rows = self.shapes["shared"][0] + len(self.start), len(self.base.own), len(self.rows.y)
+        return rows * len(self.start) * own <= ROOM and (rows * own + items * own**2) * (own + shared) <= WORK
 
     def _descend(self, weight: Tensor, first: np.ndarray, end: float) -> np.ndarray:
         from scipy.optimize import minimize
 
-        count, aim = max(float(self.rows.weight.sum()), 1.0), self.aims()
+        count, aim = max(float(self.rows.weight.sum()), 1.0), pack(self.start_values())
         best: tuple[float, np.ndarray] = (float("inf"), first)
 
         def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -210,6 +206,31 @@ def outputs(
     if len(c.scatter):
         rest = rest + scatter @ c.scatter
     return torch.cat([first[..., None], rest], -1)
+
+
+def as_pair(c: Coefficients) -> Pair:
+    """As Newton's steps have them. Of the outputs after the first, each has its overall and its scatter together."""
+    rest = torch.cat([c.overall[None, 1:], c.scatter]).T.reshape(-1)
+    return Pair(torch.cat([c.overall[:1], c.shared, rest]), torch.cat([c.own[:, None], c.others, c.by_item, c.spread], 1))
+
+
+def as_coefficients(pair: Pair, shape: Mapping[str, tuple[int, ...]]) -> Coefficients:
+    shared, cells, by_item = shape["shared"][0], shape["others"][1], shape["by_item"][1]
+    more = shape["spread"][1]
+    first, b, rest = pair.shared.split([1, shared, len(pair.shared) - 1 - shared])
+    rest = rest.view(more, -1).T if more else rest.new_zeros(1, 0)
+    own, others, mine, spread = pair.own.split([1, cells, by_item, more], 1)
+    return Coefficients(torch.cat([first, rest[0]]), own[:, 0], b, others, mine, spread, rest[1:])
+
+
+def _side_by_side(first: Tensor, rest: Tensor, more: int) -> Tensor:
+    """(row, 1 + more, any): what the first output is multiplied with, then what each of the others is."""
+    wide = first.new_zeros(len(first), 1 + more, first.shape[1] + more * rest.shape[1])
+    wide[:, 0, : first.shape[1]] = first
+    for k in range(more):
+        start = first.shape[1] + k * rest.shape[1]
+        wide[:, 1 + k, start : start + rest.shape[1]] = rest
+    return wide
 
 
 def pack(c: Coefficients) -> Tensor:

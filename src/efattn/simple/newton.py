@@ -1,88 +1,124 @@
-"""Newton's steps for a penalised likelihood of outputs that are linear in the coefficients.
+"""Newton's steps for a penalised likelihood of outputs that are linear in shared and in per-item coefficients.
 
-    minimise   sum_j w_j / 2 (theta_j - aim_j)^2 - sum_i log p(y_i | f_i),      f_i,k = start_k + X_k,i . theta_k
+    minimise  sum w / 2 (theta - aim)^2 - sum_i log p(y_i | f_i),      f_i = offset_i + G_i shared + D_i own[x_i]
 
-A few steps where L-BFGS takes dozens, with derivatives of the family's own log-probability.
+The matrix of second derivatives is an arrow: a block for each item, a border for what is shared. It is solved block by
+block, so that a thousand items take a thousand small systems and no large one.
 """
 
 import time
-from typing import Protocol
+from collections.abc import Callable
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor
 
-STEPS, HALVES, TOLERANCE, NEAR = 25, 12, 1e-6, 1e-4  # TOLERANCE: nats in all, times the number of rows
+STEPS, HALVES, TOLERANCE, NEAR = 25, 12, 1e-6, 1e-4  # TOLERANCE: nats a row; NEAR: what differences are taken over
 
 
-class Linear(Protocol):
-    """What is minimised: a design (row, coefficient) for each output, with the place of its coefficients."""
+class Pair(NamedTuple):
+    """Numbers for shared (g,) and for each item's own coefficients (item, q)."""
 
-    def design(self) -> list[tuple[Tensor, Tensor]]: ...
+    shared: Tensor
+    own: Tensor
 
-    def row_log_likelihood(self, f: Tensor) -> Tensor:
-        """(row,) of outputs (row, size), those of the start without any coefficient included elsewhere."""
-        ...
-
-    def offset(self) -> Tensor:
-        """f (row, size) where all coefficients are 0."""
-        ...
-
-    def aims(self) -> Tensor:
-        """What coefficients are drawn to."""
-        ...
+    def moved(self, step: Self, scale: float) -> "Pair":
+        return Pair(self.shared - scale * step.shared, self.own - scale * step.own)
 
 
-def newton(problem: Linear, weight: Tensor, first: Tensor, end: float) -> Tensor:
+class Arrow(NamedTuple):
+    """Rows, sorted by their items. log_prob: (row,) of f (row, size); shared: G (row, size, g); own: D (row, size, q);
+    item: (row,); ends: where each item's rows end, and the next one's begin."""
+
+    log_prob: Callable[[Tensor], Tensor]
+    offset: Tensor
+    shared: Tensor
+    own: Tensor
+    item: Tensor
+    ends: list[int]
+
+    def outputs(self, at: Pair) -> Tensor:
+        return self.offset + self.shared @ at.shared + (self.own * at.own[self.item][:, None]).sum(-1)
+
+    def spans(self) -> list[tuple[int, slice]]:
+        """The items that have rows, and these."""
+        starts = [0, *self.ends[:-1]]
+        return [(x, slice(a, b)) for x, (a, b) in enumerate(zip(starts, self.ends, strict=True)) if b > a]
+
+
+def newton(rows: Arrow, weight: Pair, aim: Pair, first: Pair, end: float) -> Pair:
     """The best coefficients from a first guess on, until `end` at the latest."""
-    design, offset, aim = problem.design(), problem.offset(), problem.aims()
-    theta = first.clone()
 
-    def outputs(point: Tensor) -> Tensor:
-        return offset + torch.stack([x @ point[where] for x, where in design], -1)
-
-    def penalty(point: Tensor) -> float:
-        return float((weight / 2 * (point - aim) ** 2).sum())
-
-    def loss(point: Tensor) -> float:
-        value = penalty(point) - float(problem.row_log_likelihood(outputs(point)).sum())
+    def loss(point: Pair) -> float:
+        drawn = sum(float((w / 2 * (x - a) ** 2).sum()) for w, x, a in zip(weight, point, aim, strict=True))
+        value = drawn - float(rows.log_prob(rows.outputs(point)).sum())
         return value if value == value else float("inf")
 
-    value = loss(theta)
+    at, value = first, loss(first)
     for _ in range(STEPS):
-        gradient, curvature = derivatives(problem, outputs(theta))
-        slope, hessian = weight * (theta - aim), torch.diag(weight)
-        for k, (x, where) in enumerate(design):
-            slope[where] -= x.T @ gradient[:, k]
-            for m in range(k + 1):
-                y, there = design[m]
-                block = x.T @ (curvature[:, k, m, None] * y)
-                hessian[where[:, None], there] -= block
-                if m < k:
-                    hessian[there[:, None], where] -= block.T
-        step = _solved(hessian, slope)
+        step = _step(rows, weight, aim, at)
         if step is None:
             break
-        moved, scale = None, 1.0
+        moved, scale = -1.0, 1.0
         for _ in range(HALVES):
-            new = loss(theta - scale * step)
+            there = at.moved(step, scale)
+            new = loss(there)
             if new < value:
-                moved = value - new
-                theta, value = theta - scale * step, new
+                moved, at, value = value - new, there, new
                 break
             scale /= 2
-        if moved is None or moved < TOLERANCE * len(offset) or time.monotonic() > end:
+        if moved < TOLERANCE * len(rows.offset) or time.monotonic() > end:
             break
-    return theta
+    return at
 
 
-def derivatives(problem: Linear, f: Tensor) -> tuple[Tensor, Tensor]:
-    """Of the log-likelihood of each row in its outputs: first (row, size), second (row, size, size). The second are
+def _step(rows: Arrow, weight: Pair, aim: Pair, at: Pair) -> Pair | None:
+    gradient, curvature = derivatives(rows.log_prob, rows.outputs(at))
+    g, d = rows.shared, rows.own
+    curved_g, curved_d = -curvature @ g, -curvature @ d  # (row, size, any)
+    flat = [x.flatten(0, 1) for x in (g, curved_g, d, curved_d)]
+    down = weight.shared * (at.shared - aim.shared) - flat[0].T @ gradient.flatten()
+    downs = weight.own * (at.own - aim.own)
+    downs = downs.index_add(0, rows.item, -(gradient[..., None] * d).sum(1))
+    corner = flat[0].T @ flat[1] + torch.diag(weight.shared)
+    blocks = torch.diag_embed(weight.own).clone()
+    border = blocks.new_zeros(*weight.own.shape, g.shape[-1])
+    size = g.shape[1]
+    for x, span in rows.spans():
+        here = slice(span.start * size, span.stop * size)
+        blocks[x] += flat[2][here].T @ flat[3][here]
+        border[x] = flat[3][here].T @ flat[0][here]
+    return _solved(corner, border, blocks, down, downs)
+
+
+def _solved(corner: Tensor, border: Tensor, blocks: Tensor, down: Tensor, downs: Tensor) -> Pair | None:
+    """A step downwards: where the curve is no bowl, it is made one."""
+    damping = 0.0
+    for _ in range(10):
+        diagonal = torch.diag_embed(damping * blocks.diagonal(dim1=1, dim2=2).abs())
+        factors, wrong = torch.linalg.cholesky_ex(blocks + diagonal)
+        if not bool(wrong.any()):
+            solved = torch.cholesky_solve(torch.cat([border, downs[..., None]], -1), factors)
+            inner, outer = solved[..., :-1], solved[..., -1]
+            rest = corner + torch.diag(damping * corner.diagonal().abs()) - torch.einsum("xqg,xqh->gh", border, inner)
+            factor, bad = torch.linalg.cholesky_ex(rest)
+            if not int(bad):
+                right = down - torch.einsum("xqg,xq->g", border, outer)
+                shared = torch.cholesky_solve(right[:, None], factor)[:, 0]
+                step = Pair(shared, outer - inner @ shared)
+                return step if all(bool(x.isfinite().all()) for x in step) else None
+        damping = max(damping * 4, 0.01)
+    return None
+
+
+def derivatives(log_prob: Callable[[Tensor], Tensor], f: Tensor) -> tuple[Tensor, Tensor]:
+    """Of each row's log-probability in its outputs: first (row, size), second (row, size, size). The second are
     differences of the first, which any family has; steps need them to a few digits."""
 
     def first(point: Tensor) -> Tensor:
         with torch.enable_grad():
             point = point.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(problem.row_log_likelihood(point).sum(), point)
+            (slope,) = torch.autograd.grad(log_prob(point).sum(), point)
         return slope.nan_to_num(0.0)
 
     second = []
@@ -90,17 +126,5 @@ def derivatives(problem: Linear, f: Tensor) -> tuple[Tensor, Tensor]:
         step = torch.zeros_like(f)
         step[:, k] = NEAR * (1 + f[:, k].abs())
         second.append((first(f + step) - first(f - step)) / (2 * step[:, k, None]))
-    return first(f), torch.stack(second, 1)
-
-
-def _solved(hessian: Tensor, slope: Tensor) -> Tensor | None:
-    """A step downwards: where the curve is no bowl, it is made one."""
-    damping = 0.0
-    level = hessian.diagonal().abs().clamp_min(1e-8)
-    for _ in range(10):
-        factor, wrong = torch.linalg.cholesky_ex(hessian + torch.diag(damping * level))
-        if not int(wrong):
-            step = torch.cholesky_solve(slope[:, None], factor)[:, 0]
-            return step if bool(step.isfinite().all()) else None
-        damping = max(damping * 4, 0.01)
-    return None
+    both = torch.stack(second, 1)
+    return first(f), (both + both.mT) / 2
