@@ -137,7 +137,9 @@ class Problem:
             shared, own = _side_by_side(first, rest, more), _side_by_side(mine, one, more)
             ends = torch.bincount(item, minlength=len(self.base.own)).cumsum(0).tolist()
             y, weight = rows.y[order], rows.weight[order]
-            self._arrow = Arrow(lambda f: self.family.log_prob(f, y) * weight, self.offset()[order], shared, own, item, ends)
+            self._arrow = Arrow(
+                lambda f: self.family.log_prob(f, y) * weight, self.offset()[order], shared, own, item, ends
+            )
         return self._arrow
 
     def maximise(
@@ -211,7 +213,9 @@ def outputs(
 def as_pair(c: Coefficients) -> Pair:
     """As Newton's steps have them. Of the outputs after the first, each has its overall and its scatter together."""
     rest = torch.cat([c.overall[None, 1:], c.scatter]).T.reshape(-1)
-    return Pair(torch.cat([c.overall[:1], c.shared, rest]), torch.cat([c.own[:, None], c.others, c.by_item, c.spread], 1))
+    return Pair(
+        torch.cat([c.overall[:1], c.shared, rest]), torch.cat([c.own[:, None], c.others, c.by_item, c.spread], 1)
+    )
 
 
 def as_coefficients(pair: Pair, shape: Mapping[str, tuple[int, ...]]) -> Coefficients:

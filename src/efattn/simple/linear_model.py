@@ -31,7 +31,16 @@ MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, f
 MUCH = 2**22  # numbers, from which on several threads pay
 FOLDS = 4
 TURNS, CHOICES = 2, 5  # of least squares and variances; of penalties in each
-BASE = {"overall": 0.01, "own": 1.0, "level": 1.0, "linear": 0.1, "bent": 30.0, "extras": 1.0, "others": 1.0, "by_item": 1.0}
+BASE = {
+    "overall": 0.01,
+    "own": 1.0,
+    "level": 1.0,
+    "linear": 0.1,
+    "bent": 30.0,
+    "extras": 1.0,
+    "others": 1.0,
+    "by_item": 1.0,
+}
 BASE |= {"spread": 30.0, "scatter": 1.0}
 MAPS = ("others", "extras", "by_item", "bent", "scatter")  # what one penalty is for
 
@@ -189,7 +198,9 @@ class PenalisedLinear(DirectlyFitted):
         """How residuals of a group go together, and the base by generalised least squares under that, in turn."""
         for turn in range(TURNS + 1):
             parts = self._within(sight, groups)
-            learnt = {f"within_{c}": mixed.fitted([x[:2] for x in mine], sight.attributes) for c, mine in enumerate(parts)}
+            learnt = {
+                f"within_{c}": mixed.fitted([x[:2] for x in mine], sight.attributes) for c, mine in enumerate(parts)
+            }
             sight = sight.knowing(**learnt)
             if turn < TURNS:
                 sight = self._least_squares(sight, parts, choose=True)
@@ -240,7 +251,12 @@ class PenalisedLinear(DirectlyFitted):
             start = torch.cat([now[:1], learnt[f"start_{c}"][1:]])
             split = 1 + sight.linear_size + sight.bent_size
             sight = sight.knowing(
-                **{f"start_{c}": start, f"base_shared_{c}": now[1:split], f"base_own_{c}": now[split:], f"firm_{c}": firm}
+                **{
+                    f"start_{c}": start,
+                    f"base_shared_{c}": now[1:split],
+                    f"base_own_{c}": now[split:],
+                    f"firm_{c}": firm,
+                }
             )
         return sight
 
@@ -266,9 +282,7 @@ class PenalisedLinear(DirectlyFitted):
                 mine.append(Rows(*here, Known(*(x[scored] for x in known))))
         return [_joined(mine) for mine in parts]
 
-    def _search(
-        self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick
-    ) -> list[dict[str, float]]:
+    def _search(self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick) -> list[dict[str, float]]:
         """Penalties of each column. In each fold the base is fitted without the groups that are left out."""
         numbers = groups.pieces.group
         count = len(groups)

@@ -195,5 +195,7 @@ def _sample(batches: Sequence[tuple[Rows, Seen]]) -> list[tuple[Rows, Seen]]:
     stride = max(1, int(np.ceil(sum(each) / FIT_WORK)))
     cut, kept = slice(0, FIT_ROWS), slice(0, None, stride)
     return [
-        (rows.part(kept, cut), Seen(*(x[kept, cut] for x in mine))) for rows, mine in batches if rows.exists.shape[1] > 1
+        (rows.part(kept, cut), Seen(*(x[kept, cut] for x in mine)))
+        for rows, mine in batches
+        if rows.exists.shape[1] > 1
     ]

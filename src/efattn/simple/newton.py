@@ -115,16 +115,11 @@ def derivatives(log_prob: Callable[[Tensor], Tensor], f: Tensor) -> tuple[Tensor
     """Of each row's log-probability in its outputs: first (row, size), second (row, size, size). The second are
     differences of the first, which any family has; steps need them to a few digits."""
 
-    def first(point: Tensor) -> Tensor:
-        with torch.enable_grad():
-            point = point.detach().requires_grad_()
-            (slope,) = torch.autograd.grad(log_prob(point).sum(), point)
-        return slope.nan_to_num(0.0)
-
-    second = []
-    for k in range(f.shape[1]):
-        step = torch.zeros_like(f)
-        step[:, k] = NEAR * (1 + f[:, k].abs())
-        second.append((first(f + step) - first(f - step)) / (2 * step[:, k, None]))
-    both = torch.stack(second, 1)
-    return first(f), (both + both.mT) / 2
+    step = NEAR * (1 + f.abs())
+    moves = torch.diag_embed(step).movedim(-1, 0)  # (size, row, size)
+    with torch.enable_grad():
+        points = torch.cat([f[None], f + moves, f - moves]).detach().requires_grad_()
+        (slopes,) = torch.autograd.grad(log_prob(points).sum(), points)
+    first, up, down = slopes.nan_to_num(0.0).split([1, f.shape[1], f.shape[1]])
+    second = ((up - down) / (2 * step.T[..., None])).movedim(0, 1)
+    return first[0], (second + second.mT) / 2
