@@ -21,7 +21,7 @@ from torch import Tensor
 
 from efattn.data import Batch
 from efattn.errors import DataError
-from efattn.families import Family
+from efattn.families import Family, PerItem
 from efattn.network import Context
 from efattn.simple import mixed
 from efattn.simple.base import Cells
@@ -48,9 +48,19 @@ class Column:
         return math.isfinite(low) and math.isinf(high)
 
     @property
+    def mixed_kinds(self) -> bool:
+        """Whether items have families of their own; the last output then says which."""
+        return isinstance(self.family, PerItem)
+
+    @property
+    def free(self) -> int:
+        """How many outputs there are after the first that are fitted."""
+        return self.family.size - 1 - self.mixed_kinds
+
+    @property
     def scattered(self) -> bool:
-        """Whether the outputs after the first are a dispersion or two, and not a row of cut-points."""
-        return 1 < self.family.size <= 3
+        """Whether these are a dispersion or two, and not a row of cut-points."""
+        return 0 < self.free <= 2
 
 
 class Known(NamedTuple):
@@ -70,7 +80,8 @@ class Known(NamedTuple):
 
 
 class Base(NamedTuple):
-    """A column's rows without context: start (size,), own (item,), shared (linear and bent,), spread (item, any)."""
+    """A column's rows without context: start (item, size), own (item,), shared (linear and bent,), spread (item, any).
+    """
 
     start: Tensor
     own: Tensor
@@ -78,9 +89,9 @@ class Base(NamedTuple):
     spread: Tensor
 
     @classmethod
-    def at(cls, start: Tensor, items: int) -> "Base":
-        """The same for all rows."""
-        return cls(start, start.new_zeros(items + 1), start.new_zeros(0), start.new_zeros(items + 1, len(start) - 1))
+    def at(cls, start: Tensor, free: int) -> "Base":
+        """Nothing but the start."""
+        return cls(start, start.new_zeros(len(start)), start.new_zeros(0), start.new_zeros(len(start), free))
 
 
 class Residuals(NamedTuple):
@@ -134,10 +145,9 @@ class Sight:
         sizes: dict[str, tuple[int, ...]] = {"centre": (a + 1,), "scale": (a + 1,), "knots": (a, len(KNOTS))}
         sizes |= {"varies": (a,), "step": (1,), "repeats": (1,)}
         for c, one in enumerate(self.columns):
-            more = one.family.size - 1
-            sizes |= {f"start_{c}": (one.family.size,), f"base_own_{c}": (self.items + 1,)}
+            sizes |= {f"start_{c}": (self.items + 1, one.family.size), f"base_own_{c}": (self.items + 1,)}
             sizes |= {f"base_shared_{c}": (self.linear_size + self.bent_size,), f"within_{c}": (mixed.size(a),)}
-            sizes |= {f"base_spread_{c}": (self.items + 1, more), f"firm_{c}": (4,)}
+            sizes |= {f"base_spread_{c}": (self.items + 1, one.free), f"firm_{c}": (4,)}
         return sizes
 
     # ---- attributes
@@ -175,8 +185,9 @@ class Sight:
     def base(self, number: int, item: Tensor, basis: Tensor, log: Tensor) -> Tensor:
         """f (..., size) of rows without any context."""
         one, (start, own, shared, spread) = self.columns[number], self.base_of(number)
-        first = start[0] + own[item] + basis @ shared
-        f = torch.cat([first[..., None], start[1:] + spread[item]], -1)
+        from_here = start[item]
+        first, rest = from_here[..., 0] + own[item] + basis @ shared, from_here[..., 1 : 1 + one.free] + spread[item]
+        f = torch.cat([first[..., None], rest, from_here[..., 1 + one.free :]], -1)
         if one.family.exposures:
             f = f.clone()
             f[..., list(one.family.exposures)] += log[..., None]
@@ -197,11 +208,12 @@ class Sight:
             sd = variance.clamp_min(1e-12).sqrt()
             pearson = torch.where(seen, ((y - mean) / sd).clamp(-CLIP, CLIP), 0.0)
             noise = (variance / slope**2).nan_to_num(1.0).clamp(1e-8, 1e8)
-            found.append(Residuals(pearson, noise, mean, seen, f[..., 0] - self.learnt[f"start_{number}"][0]))
+            found.append(Residuals(pearson, noise, mean, seen, f[..., 0] - self.learnt[f"start_{number}"][-1, 0]))
         return found
 
-    def within(self, batch: Batch, linear: Tensor, one: Residuals) -> tuple[mixed.Rows, mixed.Seen]:
-        """What the mixed model needs of a batch's current rows; residuals in units of f."""
+    def within(self, batch: Batch, linear: Tensor, number: int, one: Residuals) -> tuple[mixed.Rows, mixed.Seen]:
+        """What the mixed model needs of a batch's current rows; residuals in units of f, or of standard deviations
+        where items have families of their own."""
         n = batch.length
         when = torch.arange(n, dtype=torch.float64).expand(len(batch.exists), -1)
         if batch.when is not None:
@@ -210,7 +222,7 @@ class Sight:
         item = batch.item[:, :n] if repeats and batch.item is not None else None
         x = linear[:, :n, :-1] * self.learnt["varies"]
         rows = mixed.Rows(batch.exists[:, :n], item, when if self.ordered else None, x)
-        noise = one.noise[:, :n]
+        noise = torch.ones_like(one.noise[:, :n]) if self.columns[number].mixed_kinds else one.noise[:, :n]
         return rows, mixed.Seen(one.pearson[:, :n] * noise.sqrt(), noise, one.seen[:, :n])
 
     # ---- what a row knows
@@ -223,8 +235,9 @@ class Sight:
         may = cells.allowed(self.context)
         levels, extras, by_cell, scatter = [], list[Tensor](), [], []
         for number, (one, rest) in enumerate(zip(self.columns, all_rest, strict=True)):
-            rows, mine = self.within(batch, linear, rest)
+            rows, mine = self.within(batch, linear, number, rest)
             level, variance = mixed.predict(self.learnt[f"within_{number}"], rows, mine, self.context)
+            level = level * (rest.noise[:, :n] / mine.noise).sqrt()
             levels.append(level.clamp(-CLIP * 2, CLIP * 2))
             seen = (may & rest.seen[:, None]).double()  # (batch, target, context)
             count, total = seen.sum(-1), (seen @ rest.pearson[..., None])[..., 0]
@@ -247,7 +260,7 @@ class Sight:
         assert batch.value is not None
         y = torch.where(rest.seen, batch.value[..., one.column].double() - low, 0.0)
         mean = torch.where(rest.seen, rest.mean - low, 0.0)
-        unit = 1.0 if one.family.discrete else float(one.family.mean(self.learnt[f"start_{number}"])) - low
+        unit = 1.0 if one.family.discrete else float(one.family.mean(self.learnt[f"start_{number}"]).mean()) - low
         had, due = (seen @ y[..., None])[..., 0], (seen @ mean[..., None])[..., 0]
         return [((had + k * unit) / (due + k * unit)).clamp(1e-6, 1e6).log() for k in (1.0, 5.0)]
 
@@ -295,4 +308,4 @@ def log_exposure(batch: Batch) -> Tensor:
     """(batch, length): 0 where there is none."""
     if batch.exposure is None:
         return torch.zeros(batch.exists[:, : batch.length].shape, dtype=torch.float64)
-    return batch.exposure.double().log()
+    return batch.exposure[:, : batch.length].double().log()

@@ -42,21 +42,18 @@ BLOCKS = ("overall", "own", "shared", "others", "by_item", "spread", "scatter")
 
 
 class Rows(NamedTuple):
-    """Scored rows of one column: item, log exposure, y, weight, group (row,), and what is known of them."""
+    """Scored rows of one column: what is known of them, item, log exposure, y, weight, group (row,)."""
 
+    known: Known
     item: Tensor
     exposure: Tensor
     y: Tensor
     weight: Tensor
     group: Tensor
-    known: Known
-
-    def at(self, index: Tensor) -> "Rows":
-        return Rows(*(x[index] for x in self[:5]), Known(*(x[index] for x in self.known)))
 
 
 class Coefficients(NamedTuple):
-    """overall: from the marginal fit on, (size,)."""
+    """overall: from the marginal fit on, of all outputs that are fitted."""
 
     overall: Tensor
     own: Tensor
@@ -70,7 +67,7 @@ class Coefficients(NamedTuple):
 def shapes(column: Column, items: int, known: Sequence[int]) -> dict[str, tuple[int, ...]]:
     """Of the coefficients. known: how many numbers there are of level, linear, bent, extras, cells, scatter."""
     level, linear, bent, extras, cells, scatter = known
-    more = column.family.size - 1
+    more = column.free
     shared, by_item = level + linear + bent + extras, linear - 1 + level
     told = scatter if column.scattered else 0
     return {
@@ -89,6 +86,7 @@ class Problem:
 
     def __init__(self, column: Column, base: Base, rows: Rows, items: int) -> None:
         self.family: Family = column.family
+        self.free = column.free
         self.start, self.base, self.rows = base.start, base, rows
         self._arrow: Arrow | None = None
         known = rows.known
@@ -116,19 +114,18 @@ class Problem:
     def log_likelihood(self, c: Coefficients) -> Tensor:
         known = self.rows.known
         f = outputs(self.start, c, self.rows.item, self.shared, known.cells, self.by_item, self.scatter)
-        return self.family.log_prob(f + (self.offset() - self.start), self.rows.y) * self.rows.weight
+        return self.family.log_prob(self._exposed(f), self.rows.y) * self.rows.weight
 
-    def offset(self) -> Tensor:
-        """f (row, size) without any coefficient."""
-        f = self.start.expand(len(self.rows.y), -1).clone()
-        if self.family.exposures:
-            f[:, list(self.family.exposures)] += self.rows.exposure[:, None]
-        return f
+    def _exposed(self, f: Tensor) -> Tensor:
+        if not self.family.exposures:
+            return f
+        index = torch.tensor(self.family.exposures)
+        return f.index_add(-1, index, self.rows.exposure[:, None].expand(-1, len(index)))
 
     def arrow(self) -> Arrow:
         """The rows as Newton's steps take them. Shared: overall, shared, scatter; own: own, others, by item, spread."""
         if self._arrow is None:
-            rows, more = self.rows, len(self.start) - 1
+            rows, more = self.rows, self.free
             order = rows.item.argsort(stable=True)
             item, one = rows.item[order], rows.y.new_ones(len(order), 1)
             first = torch.cat([one, self.shared[order]], 1)
@@ -136,10 +133,13 @@ class Problem:
             mine = torch.cat([one, rows.known.cells[order], self.by_item[order]], 1)
             shared, own = _side_by_side(first, rest, more), _side_by_side(mine, one, more)
             ends = torch.bincount(item, minlength=len(self.base.own)).cumsum(0).tolist()
-            y, weight = rows.y[order], rows.weight[order]
-            self._arrow = Arrow(
-                lambda f: self.family.log_prob(f, y) * weight, self.offset()[order], shared, own, item, ends
-            )
+            y, weight, start = rows.y[order], rows.weight[order], self._exposed(self.start[rows.item])[order]
+            offset, fixed = start[:, : 1 + more], start[:, 1 + more :]
+
+            def log_prob(f: Tensor) -> Tensor:
+                return self.family.log_prob(torch.cat([f, fixed.expand(*f.shape[:-1], -1)], -1), y) * weight
+
+            self._arrow = Arrow(log_prob, offset, shared, own, item, ends)
         return self._arrow
 
     def maximise(
@@ -156,9 +156,9 @@ class Problem:
 
     @property
     def small(self) -> bool:
-        own = 1 + self.shapes["others"][1] + self.shapes["by_item"][1] + len(self.start) - 1
-        shared, items, rows = self.shapes["shared"][0] + len(self.start), len(self.base.own), len(self.rows.y)
-        return rows * len(self.start) * own <= ROOM and (rows * own + items * own**2) * (own + shared) <= WORK
+        own = 1 + self.shapes["others"][1] + self.shapes["by_item"][1] + self.free
+        shared, items, rows = self.shapes["shared"][0] + 1 + self.free, len(self.base.own), len(self.rows.y)
+        return rows * (1 + self.free) * own <= ROOM and (rows * own + items * own**2) * (own + shared) <= WORK
 
     def _descend(self, weight: Tensor, first: np.ndarray, end: float) -> np.ndarray:
         from scipy.optimize import minimize
@@ -198,16 +198,16 @@ def outputs(
     start: Tensor, c: Coefficients, item: Tensor, shared: Tensor, cells: Tensor, by_item: Tensor, scatter: Tensor
 ) -> Tensor:
     """f (..., size)"""
-    level = start + c.overall
-    first = level[0] + c.own[item] + shared @ c.shared
+    begin, count = start[item], len(c.overall)
+    first = begin[..., 0] + c.overall[0] + c.own[item] + shared @ c.shared
     if cells.shape[-1]:
         first = first + (c.others[item] * cells).sum(-1)
     if by_item.shape[-1]:
         first = first + (c.by_item[item] * by_item).sum(-1)
-    rest = level[1:] + c.spread[item]
+    rest = begin[..., 1:count] + c.overall[1:] + c.spread[item]
     if len(c.scatter):
         rest = rest + scatter @ c.scatter
-    return torch.cat([first[..., None], rest], -1)
+    return torch.cat([first[..., None], rest, begin[..., count:]], -1)
 
 
 def as_pair(c: Coefficients) -> Pair:

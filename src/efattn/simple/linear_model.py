@@ -164,13 +164,16 @@ class PenalisedLinear(DirectlyFitted):
         centre = x.mean(0)
         units = ((x - centre) / scale)[:, :a]
         knots = torch.as_tensor(np.quantile(units.numpy(), KNOTS, axis=0).T.reshape(a, len(KNOTS)))
-        start = self.marginal(flat)
+        start = self.marginal(flat).expand(self.items + 1, -1)
+        if self.kinds:
+            start = self.item_marginals(flat)
+            start = start[torch.arange(self.items + 1).clamp_max(len(start) - 1)]
         learnt = {"centre": centre, "scale": scale, "knots": knots, "varies": self._varying(groups)}
         between = groups.times_between
         between = between[between > 0]
         learnt["step"] = torch.tensor([float(np.median(between)) if len(between) else 1.0], dtype=torch.float64)
         learnt["repeats"] = torch.tensor([float(_repeats(groups))], dtype=torch.float64)
-        learnt |= {f"start_{c}": start[column.outputs] for c, column in enumerate(self.columns)}
+        learnt |= {f"start_{c}": start[:, column.outputs] for c, column in enumerate(self.columns)}
         firm = torch.tensor([BASE[name] for name in ("overall", "linear", "bent", "own")], dtype=torch.float64)
         learnt |= {f"firm_{c}": firm for c in range(len(self.columns))}
         return self.empty.knowing(**learnt)
@@ -188,8 +191,9 @@ class PenalisedLinear(DirectlyFitted):
         rows = self._rows(sight, groups, bare=True)
         for c, column in enumerate(self.columns):
             start = sight.learnt[f"start_{c}"]
-            best = Problem(column, Base.at(start, self.items), rows[c], self.items).maximise(BASE, end=end)
-            learnt = {f"start_{c}": start + best.overall, f"base_own_{c}": best.own}
+            best = Problem(column, Base.at(start, column.free), rows[c], self.items).maximise(BASE, end=end)
+            start = torch.cat([start[:, : 1 + column.free] + best.overall, start[:, 1 + column.free :]], 1)
+            learnt = {f"start_{c}": start, f"base_own_{c}": best.own}
             learnt |= {f"base_shared_{c}": best.shared, f"base_spread_{c}": best.spread}
             sight = sight.knowing(**learnt)
         return sight
@@ -216,8 +220,8 @@ class PenalisedLinear(DirectlyFitted):
             if 1 < self.items <= MOST_CELLS:
                 parts.append(torch.nn.functional.one_hot(cells.item, self.items + 1).double())
             design = torch.cat(parts, -1)[:, :n]
-            for mine, one in zip(batches, sight.residuals(batch, cells, torch.cat([linear, bent], -1)), strict=True):
-                mine.append((*sight.within(batch, linear, one), design))
+            for c, one in enumerate(sight.residuals(batch, cells, torch.cat([linear, bent], -1))):
+                batches[c].append((*sight.within(batch, linear, c, one), design))
         return batches
 
     def _least_squares(
@@ -227,9 +231,9 @@ class PenalisedLinear(DirectlyFitted):
         blocks = torch.tensor([0] + [1] * sight.linear_size + [2] * sight.bent_size + [3] * (self.items + 1))
         for c, mine in enumerate(parts):
             learnt = sight.learnt
-            now = torch.cat([learnt[f"start_{c}"][:1], learnt[f"base_shared_{c}"], learnt[f"base_own_{c}"]])
+            now = torch.cat([learnt[f"start_{c}"][-1, :1], learnt[f"base_shared_{c}"], learnt[f"base_own_{c}"]])
             size = mine[0][2].shape[-1] if mine else 0
-            if not size:
+            if not size or self.columns[c].mixed_kinds:
                 continue
             sums = [mixed.equations(learnt[f"within_{c}"], *x) for x in mine]
             matrix, vector = (torch.stack(x).sum(0) for x in zip(*sums, strict=True))
@@ -248,7 +252,8 @@ class PenalisedLinear(DirectlyFitted):
             now = torch.cat([new, now[size:]])
             if not bool(now.isfinite().all()):
                 continue
-            start = torch.cat([now[:1], learnt[f"start_{c}"][1:]])
+            start = learnt[f"start_{c}"].clone()
+            start[:, 0] += now[0] - start[-1, 0]
             split = 1 + sight.linear_size + sight.bent_size
             sight = sight.knowing(
                 **{
@@ -278,8 +283,9 @@ class PenalisedLinear(DirectlyFitted):
             for mine, column in zip(parts, self.columns, strict=True):
                 y = batch.value[:, :n, column.column].double()
                 scored = batch.target & batch.observed[:, :n, column.column] & (weight > 0)
-                here = [x[scored] for x in (item, log_exposure(batch), y, weight, group)]
-                mine.append(Rows(*here, Known(*(x[scored] for x in known))))
+                scored &= (item < self.items) | (not column.mixed_kinds)
+                here = (x[scored] for x in (item, log_exposure(batch), y, weight, group))
+                mine.append(Rows(Known(*(x[scored] for x in known)), *here))
         return [_joined(mine) for mine in parts]
 
     def _search(self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick) -> list[dict[str, float]]:
@@ -319,8 +325,8 @@ def _bare(sight: Sight, batch: Batch) -> tuple[Tensor, Known]:
 
 
 def _joined(parts: list[Rows]) -> Rows:
-    fields = [torch.cat(x) for x in zip(*(part[:5] for part in parts), strict=True)]
-    return Rows(*fields, Known(*(torch.cat(x) for x in zip(*(part.known for part in parts), strict=True))))
+    known = Known(*(torch.cat(x) for x in zip(*(part.known for part in parts), strict=True)))
+    return Rows(known, *(torch.cat(x) for x in zip(*(part[1:] for part in parts), strict=True)))
 
 
 def _repeats(groups: Groups) -> bool:
