@@ -80,7 +80,7 @@ class Known(NamedTuple):
 
 
 class Base(NamedTuple):
-    """A column's rows without context: start (item, size), own (item,), shared (linear and bent,), spread (item, any)."""
+    """A column's rows without context: start (item, size), own (item,), shared (linear, bent), spread (item, any)."""
 
     start: Tensor
     own: Tensor
