@@ -29,7 +29,7 @@ from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIRST, Coefficients, Fold, 
 
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
 MUCH = 2**22  # numbers, from which on several threads pay
-FOLDS = 4
+FOLDS, ENOUGH = 4, 30_000  # ENOUGH: rows to choose penalties by, which do not depend on how many there are
 TURNS, CHOICES = 2, 5  # of least squares and variances; of penalties in each
 BASE = {
     "overall": 0.01,
@@ -233,7 +233,8 @@ class PenalisedLinear(DirectlyFitted):
             learnt = sight.learnt
             now = torch.cat([learnt[f"start_{c}"][-1, :1], learnt[f"base_shared_{c}"], learnt[f"base_own_{c}"]])
             size = mine[0][2].shape[-1] if mine else 0
-            if not size or self.columns[c].mixed_kinds:
+            plain = size <= 1 + sight.linear_size and not sight.attributes and not self.columns[c].family.exposures
+            if not size or plain or self.columns[c].mixed_kinds:
                 continue
             sums = [mixed.equations(learnt[f"within_{c}"], *x) for x in mine]
             matrix, vector = (torch.stack(x).sum(0) for x in zip(*sums, strict=True))
@@ -290,9 +291,11 @@ class PenalisedLinear(DirectlyFitted):
 
     def _search(self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick) -> list[dict[str, float]]:
         """Penalties of each column. In each fold the base is fitted without the groups that are left out."""
-        numbers = groups.pieces.group
+        if len(groups.rows) > ENOUGH:
+            share = np.random.default_rng(0).random(len(groups)) < ENOUGH / len(groups.rows)
+            groups = groups.subset(share)
         count = len(groups)
-        if count < 2 or not len(numbers):
+        if count < 2 or not len(groups.pieces.group):
             return [FIRST | dict.fromkeys(MAPS, 10.0) for _ in self.columns]
         folds = min(FOLDS, count)
         fold = np.random.default_rng(0).permutation(count) * folds // count

@@ -22,7 +22,7 @@ from efattn.network import Context
 NONE = -30.0  # the logarithm of a variance that is not there
 UNSEEN = 1e8  # the noise of a row without a value
 LONG, CHUNK = 800, 2**21  # rows of a group, beyond which only its level counts; numbers of a matrix at a time
-FIT_ROWS, FIT_WORK = 300, 6e7  # rows of a group, and cubes of them over all groups, that variances are fitted to
+FIT_ROWS, FIT_WORK = 300, 2e7  # rows of a group, and cubes of them over all groups, that variances are fitted to
 ROUNDS, PRIOR = 30, 0.05  # PRIOR: how firmly logarithms stay near their start, in nats
 SLOPES = 6  # attributes, up to which each has a variance of its own
 NOISE, LEVEL, ITEM, TIME, REACH, ITEM_TIME, ITEM_REACH, SMOOTH, SMOOTH_REACH, SLOPE = range(10)
@@ -71,7 +71,8 @@ def covariance(theta: Tensor, rows: Rows) -> Tensor:
     if rows.x.shape[-1]:
         scaled = rows.x * slopes.sqrt()
         total = total + scaled @ scaled.mT
-        far = ((rows.x[:, :, None] - rows.x[:, None]) ** 2).sum(-1).clamp_min(1e-12).sqrt()
+        squares = (rows.x**2).sum(-1)
+        far = (squares[:, :, None] + squares[:, None] - 2 * rows.x @ rows.x.mT).clamp_min(1e-12).sqrt()
         total = total + level[SMOOTH] * (-far / level[SMOOTH_REACH]).exp()
     return total * both
 
@@ -85,7 +86,7 @@ def _factor(theta: Tensor, rows: Rows, given: Seen) -> Tensor:
 def predict(theta: Tensor, rows: Rows, given: Seen, context: Context) -> tuple[Tensor, Tensor]:
     """Mean and variance (batch, row) of u, the part of a residual that is no noise, given the others or the past."""
     n = rows.exists.shape[1]
-    if n > LONG:
+    if n > LONG or bool((theta[LEVEL + 1 :] <= NONE).all()):
         return _level(theta, given, context)
     parts = []
     step = max(1, CHUNK // max(n * n, 1))
@@ -107,7 +108,7 @@ def predict(theta: Tensor, rows: Rows, given: Seen, context: Context) -> tuple[T
 
 
 def _level(theta: Tensor, given: Seen, context: Context) -> tuple[Tensor, Tensor]:
-    """The same of long groups, by their level alone."""
+    """The same where the level is all there is, and of long groups."""
     weight = torch.where(given.seen, 1 / (given.noise * theta[NOISE].exp()), 0.0)
     value = weight * torch.where(given.seen, given.rest, 0.0)
 

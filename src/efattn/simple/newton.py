@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 STEPS, HALVES, TOLERANCE, NEAR = 25, 12, 1e-6, 1e-4  # TOLERANCE: nats a row; NEAR: what differences are taken over
+AT_ONCE = 2**24  # numbers that are formed for all rows at once, and not item by item
 
 
 class Pair(NamedTuple):
@@ -84,6 +85,10 @@ def _step(rows: Arrow, weight: Pair, aim: Pair, at: Pair) -> Pair | None:
     blocks = torch.diag_embed(weight.own).clone()
     border = blocks.new_zeros(*weight.own.shape, g.shape[-1])
     size = g.shape[1]
+    if len(d) * d.shape[-1] * (d.shape[-1] + g.shape[-1]) <= AT_ONCE:
+        blocks.index_add_(0, rows.item, d.mT @ curved_d)
+        border.index_add_(0, rows.item, curved_d.mT @ g)
+        return _solved(corner, border, blocks, down, downs)
     for x, span in rows.spans():
         here = slice(span.start * size, span.stop * size)
         blocks[x] += flat[2][here].T @ flat[3][here]
