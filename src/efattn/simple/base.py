@@ -209,6 +209,7 @@ class Cells:
     length: int
     present: Tensor
     lag: Tensor
+    cells: int
 
     @classmethod
     def of(cls, batch: Batch, items: int, lags: int, has_items: bool) -> "Cells":
@@ -224,14 +225,25 @@ class Cells:
         y, present = torch.zeros(item.shape, dtype=torch.float64), torch.zeros_like(known)
         if batch.value is not None and batch.observed is not None:
             y, present = batch.value[..., 0].double(), batch.exists & (lag <= lags) & batch.observed[..., 0]
-        return cls(index, torch.where(known, item, items), y, known & present, batch.length, present, lag)
+        of, cells = torch.where(known, item, items), items * (lags + 1)
+        return cls(index, of, y, known & present, batch.length, present, lag, cells)
 
     def visible(self, context: Context) -> Tensor:
         """(batch, target, context): the observed cells that each current row may look at."""
+        return self.allowed(context) & self.seen[:, None]
+
+    def allowed(self, context: Context) -> Tensor:
+        """(target, context): the positions that each current row may look at, whatever is there."""
         column = torch.arange(self.index.shape[1])
         row = column[: self.length, None]
         may = (column < row) if context == "past" else (column != row)
-        return (may | (column >= self.length)) & self.seen[:, None]
+        return may | (column >= self.length)
+
+    def seen_in(self, batch: Batch, column: int) -> Tensor:
+        """`seen` of another value column (batch, context)."""
+        if batch.observed is None:
+            return torch.zeros_like(self.seen)
+        return (self.index < self.cells) & batch.observed[..., column]
 
 
 def tuning_parts(groups: Groups, held: Groups | None, *, of_items: bool = False) -> tuple[Groups, Groups]:

@@ -1,18 +1,17 @@
-"""A penalised generalised linear model of each row given its context, for every family of one column.
+"""A penalised generalised linear model of each row given its context, for every family.
 
-    f_i = a[x_i] + b . s_i + W[x_i] . z_i + C[x_i] . tau_i,      dispersion and cut-points  d + d[x_i]
+    f_i = a[x_i] + b . s_i + W[x_i] . z_i + C[x_i] . tau_i,      dispersion and cut-points  d + d[x_i] + D . h_i
 
-z_i: the residual of every item that the row may see, 0 where it sees none; s_i: shrunk means of these residuals, the
-ratio of what was seen to what was expected, the nearest rows where rows are ordered, the attributes tau_i and the
-logarithm of the exposure, which is an offset as well. A residual is taken from the item's own marginal fit, at its own
-exposure. All of it is fitted at once by maximum likelihood with ridge penalties; that of W and C is chosen by folds of
-the groups.
+s_i: what a mixed model of the group's residuals says about the row, attributes with hinges and products, the logarithm
+of the exposure, which is an offset as well, and summaries of the context; z_i: the residual of every item that the row
+may see; tau_i: its attributes, and the level of its group; h_i: how much is known. Residuals are taken after attributes
+(linear_features.py). All of it is fitted at once by maximum likelihood with ridge penalties, which folds of the groups
+choose (linear_fit.py). Several value columns have a model each, which sees the residuals of all.
 """
 
-import math
 import time
 from dataclasses import dataclass
-from typing import NamedTuple, final
+from typing import Any, final
 
 import numpy as np
 import torch
@@ -23,299 +22,320 @@ from efattn.errors import DataError
 from efattn.families import Product
 from efattn.models import Conditionals
 from efattn.models.scoring import at
+from efattn.simple import linear_fit, mixed
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
+from efattn.simple.linear_features import KNOTS, SCATTER, Base, Column, Known, Sight, log_exposure
+from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIRST, Coefficients, Fold, Problem, Rows, outputs, search
 
-PENALTIES = (1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)  # of W and C, the strongest first
-OWN, SHARED, DISPERSION = 0.3, 0.1, 3.0  # penalties of a, b, d[x]: fractions of a row, and a few rows
-CLIP = 8.0  # standard deviations of a residual
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
 MUCH = 2**22  # numbers, from which on several threads pay
-FOLDS, ROUNDS, WORSE = 4, 50, 0.002  # WORSE: nats a row, after which no weaker penalty is tried
+FOLDS, ENOUGH = 4, 30_000  # ENOUGH: rows to choose penalties by, which do not depend on how many there are
+TURNS, CHOICES = 2, 5  # of least squares and variances; of penalties in each
+BASE = {
+    "overall": 0.01,
+    "own": 1.0,
+    "level": 1.0,
+    "linear": 0.1,
+    "bent": 30.0,
+    "extras": 1.0,
+    "others": 1.0,
+    "by_item": 1.0,
+}
+BASE |= {"spread": 30.0, "scatter": 1.0}
+MAPS = ("others", "extras", "by_item", "bent", "scatter")  # what one penalty is for
 
 
 @final
 @dataclass(frozen=True)
 class LinearModel(Recipe):
-    """A penalised generalised linear model: an intercept per item, attributes, exposure, and a linear map of what the
-    row sees of the others. penalty: of that map, None to choose it by folds of the groups. seconds: how long to look
-    for it, at most."""
+    """A penalised generalised linear model: an intercept per item, attributes, exposure, the level of the group as a
+    mixed model has it, and a linear map of what the row sees of the others. penalty: of that map, of summaries of the
+    context, coefficients by item, bends of attributes and what dispersions depend on; or one for each block of
+    coefficients and value column; None to choose them by folds of the groups. seconds: how long to look, at most."""
 
-    penalty: float | None = None
+    penalty: float | tuple[float, ...] | None = None
     seconds: float = 20.0
     models = "value"
     exposure = True
 
     def build(self, setting: Setting) -> Conditionals:
-        self.check_number("penalty", 1e-6)
+        given = self.penalty if isinstance(self.penalty, tuple | list) else (self.penalty,)
+        for one in given:
+            if one is not None and (isinstance(one, bool | str) or not 1e-6 <= one < float("inf")):
+                raise DataError(f"LinearModel: penalty is a number >= 1e-06, or None; found {one!r}.", option="penalty")
         self.check_number("seconds", 0)
-        return PenalisedLinear(setting, self.penalty, self.seconds)
-
-
-class Rows(NamedTuple):
-    """What is known of scored rows: item (row,), shared (row, s), cells (row, cell), attributes (row, a), log exposure
-    (row,), y (row,), weight (row,), group (row,)."""
-
-    item: Tensor
-    shared: Tensor
-    cells: Tensor
-    attributes: Tensor
-    exposure: Tensor
-    y: Tensor
-    weight: Tensor
-    group: Tensor
-
-    def at(self, index: Tensor) -> "Rows":
-        return Rows(*(x[index] for x in self))
+        return PenalisedLinear(setting, None if self.penalty is None else tuple(given), self.seconds)
 
 
 @final
 class PenalisedLinear(DirectlyFitted):
-    def __init__(self, setting: Setting, penalty: float | None, seconds: float) -> None:
+    def __init__(self, setting: Setting, penalty: tuple[Any, ...] | None, seconds: float) -> None:
         super().__init__(setting.family, setting.context)
-        if not isinstance(self.family, Product) or len(self.family.parts) != 1 or self.family.columns != 1:
-            raise DataError("A simple model has one value column; fit one for each, or EFA, which takes several.")
-        self.part = self.family.parts[0]
-        self.items, self.lags, self.has_items = max(setting.items, 1), setting.lags, setting.items > 0
-        self.ordered, self.penalty, self.seconds = setting.ordered, penalty, seconds
-        self.counted = math.isfinite(self.part.mean_bounds[0]) and math.isinf(self.part.mean_bounds[1])
-        cells = self.items * (self.lags + 1)
-        self.cells_used = cells if self.has_items and 1 < cells <= MOST_CELLS else 0
-        shared = 2 + 2 * self.counted + 2 * self.ordered + setting.attributes + 1
-        sizes = {"own": (self.items + 1,), "shared": (shared,), "others": (self.items + 1, self.cells_used)}
-        sizes |= {"by_item": (self.items + 1, setting.attributes), "spread": (self.items + 1, self.part.size - 1)}
-        rows = (self.items + 1,) if self.kinds else ()
-        sizes |= {"marginal_fit": (*rows, self.part.size), "item_fit": (self.items + 1, self.part.size), "chosen": (1,)}
-        sizes |= {"centre": (setting.attributes + 1,), "scale": (setting.attributes + 1,)}
+        self.columns = _columns(self.family)
+        if penalty is not None and len(penalty) not in (1, len(CHOSEN) * len(self.columns)):
+            wanted = f"one number, or {len(CHOSEN)} for each value column"
+            raise DataError(f"LinearModel: penalty is {wanted}; found {penalty!r}.", option="penalty")
+        self.penalty, self.seconds, self.items = penalty, seconds, max(setting.items, 1)
+        cells = self.items * (setting.lags + 1) * len(self.columns)
+        used = cells // len(self.columns) if setting.items and 1 < cells <= MOST_CELLS else 0
+        self.empty = Sight(
+            self.columns, self.items, setting.lags, setting.items > 0, setting.attributes, setting.ordered,
+            setting.context, used,
+        )  # fmt: skip
+        sizes = self.empty.sizes() | {"chosen": (len(self.columns), len(CHOSEN))}
+        for c, column in enumerate(self.columns):
+            known = linear_fit.shapes(column, self.items, self.widths())
+            sizes |= {f"{name}_{c}": known[name] for name in BLOCKS}
         for name, size in sizes.items():
             self.register_buffer(name, torch.zeros(size, dtype=torch.float64))
 
-    def chosen_options(self) -> dict[str, float]:
-        return {"penalty": float(self.get_buffer("chosen"))}
+    def widths(self) -> list[int]:
+        """How many numbers there are of each that is known."""
+        sight, columns = self.empty, len(self.columns)
+        return [columns, sight.linear_size, sight.bent_size, sight.extras_size, sight.cells * columns, SCATTER]
 
-    # ---- what a row knows
-
-    def described(self, batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
-        """shared (batch, length, s), cells (batch, length, cell), attributes (batch, length, a), standardised."""
-        cells, n = Cells.of(batch, self.items, self.lags, self.has_items), batch.length
-        seen = cells.visible(self.context).double()  # (batch, target, context)
-        mean, sd = self._expected(batch, cells)
-        rest = torch.where(cells.seen, ((cells.y - mean) / sd).clamp(-CLIP, CLIP), 0.0)
-        if batch.exposure is not None:
-            seen[..., n:] = 0.0  # of earlier groups the exposure is not known
-        count, total = seen.sum(-1), (seen @ rest[..., None])[..., 0]
-        parts = [total / (count + 1), total / (count + 5)]
-        if self.counted:
-            parts += self._ratios(seen, cells, mean)
-        if self.ordered:
-            parts += self._neighbours(cells, rest, n)
-        extra = self._attributes(batch)
-        shared = torch.cat([torch.stack(parts, -1), extra], -1)
-        return shared, self._by_cell(cells, seen, rest), extra[..., :-1]
-
-    def _expected(self, batch: Batch, cells: Cells) -> tuple[Tensor, Tensor]:
-        """Mean and standard deviation (batch, context) of each cell by its item's own marginal fit."""
-        f = self.get_buffer("item_fit")[cells.item]
-        if batch.exposure is not None:
-            log = torch.zeros(cells.item.shape, dtype=torch.float64)
-            log[:, : batch.length] = log_exposure(batch)
-            f[..., list(self.part.exposures)] += log[..., None]
-        return self.part.mean(f).double(), self.part.variance(f).double().clamp_min(1e-12).sqrt()
-
-    def _ratios(self, seen: Tensor, cells: Cells, mean: Tensor) -> list[Tensor]:
-        """log (seen + k) / (expected + k): the effect of a group on a rate, drawn to none as a gamma prior would."""
-        low = self.part.mean_bounds[0]
-        y, m = torch.where(cells.seen, cells.y - low, 0.0), torch.where(cells.seen, mean - low, 0.0)
-        unit = 1.0 if self.part.discrete else float(self.part.mean(self.get_buffer("marginal_fit")).mean()) - low
-        had, due = (seen @ y[..., None])[..., 0], (seen @ m[..., None])[..., 0]
-        return [((had + k * unit) / (due + k * unit)).clamp(1e-6, 1e6).log() for k in (1.0, 5.0)]
-
-    def _neighbours(self, cells: Cells, rest: Tensor, n: int) -> list[Tensor]:
-        """The residual of the row before, and in `others` of the row after."""
-        here = torch.where(cells.seen[:, :n], rest[:, :n], 0.0)
-        zero = torch.zeros_like(here[:, :1])
-        before = torch.cat([zero, here[:, :-1]], 1)
-        after = torch.cat([here[:, 1:], zero], 1) if self.context == "others" else torch.zeros_like(before)
-        return [before, after]
-
-    def _attributes(self, batch: Batch) -> Tensor:
-        """(batch, length, attributes + 1), standardised: the last is the logarithm of the exposure."""
-        x = self._known(batch)
-        return ((x - self.get_buffer("centre")) / self.get_buffer("scale").clamp_min(1e-12)).clamp(-CLIP, CLIP)
-
-    def _known(self, batch: Batch) -> Tensor:
-        """The same as they stand in the table."""
-        size, log = len(self.get_buffer("centre")) - 1, log_exposure(batch)[..., None]
-        if size and batch.attributes is None:
-            raise DataError("This model was fitted with attributes, and the data have none.", option="attributes")
-        if not size or batch.attributes is None:
-            return log
-        return torch.cat([batch.attributes[:, : batch.length].double(), log], -1)
-
-    def _by_cell(self, cells: Cells, seen: Tensor, rest: Tensor) -> Tensor:
-        size = self.cells_used
-        if not size:
-            return rest.new_zeros(*seen.shape[:2], 0)
-        where = torch.nn.functional.one_hot(cells.index.clamp_max(size), size + 1)[..., :size].double()
-        return seen @ (where * rest[..., None]) / (seen @ where).clamp_min(1)
+    def chosen_options(self) -> dict[str, Any]:
+        return {"penalty": tuple(float(x) for x in self.get_buffer("chosen").reshape(-1))}
 
     # ---- what it says
 
+    def sight(self) -> Sight:
+        return self.empty.knowing(**{name: self.get_buffer(name) for name in self.empty.sizes()})
+
     @torch.no_grad()
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
-        here = batch.to("cpu", torch.float64)
-        shared, cells, attributes = self.described(here)
-        item = Cells.of(here, self.items, self.lags, self.has_items).item[:, : batch.length]
-        coefficients = tuple(self.get_buffer(name) for name in ("own", "shared", "others", "by_item", "spread"))
-        f = self._predicted(coefficients, item, shared, cells, attributes)
-        return at(f, slots.cpu()).to(slots.device)
+        item, known = self.sight().describe(batch.to("cpu", torch.float64))
+        f = [self._column(c, column, item, known) for c, column in enumerate(self.columns)]
+        return at(torch.cat(f, -1), slots.cpu()).to(slots.device)
 
-    def _predicted(
-        self, coefficients: tuple[Tensor, ...], item: Tensor, shared: Tensor, cells: Tensor, attributes: Tensor
-    ) -> Tensor:
-        """f (..., size)"""
-        own, b, others, by_item, spread = coefficients
-        start = self.get_buffer("marginal_fit")
-        start = start[item] if self.kinds else start  # where a family depends on the item, so does its start
-        location = start[..., 0] + own[item] + shared @ b
-        if cells.shape[-1]:
-            location = location + (others[item] * cells).sum(-1)
-        if attributes.shape[-1]:
-            location = location + (by_item[item] * attributes).sum(-1)
-        f = torch.cat([location[..., None], start[..., 1:] + spread[item]], -1)
-        return self.with_kinds(f, item) if self.kinds else f
+    def _column(self, c: int, column: Column, item: Tensor, known: Known) -> Tensor:
+        mine = Coefficients(*(self.get_buffer(f"{name}_{c}") for name in BLOCKS))
+        shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
+        scatter = known.scatter[..., c, :]
+        by_item = known.by_item[..., : mine.by_item.shape[-1]]
+        return outputs(self.get_buffer(f"start_{c}"), mine, item, shared, known.cells, by_item, scatter)
 
     # ---- how it is fitted
 
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         """held is not looked at: folds of the groups choose. Where there is little to do, threads only wait."""
         threads = torch.get_num_threads()
-        if len(groups.rows) * max(self.cells_used, 8) < MUCH:
+        if len(groups.rows) * max(self.empty.cells, 8) < MUCH:
             torch.set_num_threads(1)
         try:
-            self._fit(groups, tick)
+            self._fit(groups, tick or (lambda done, of: None))
         finally:
             torch.set_num_threads(threads)
 
-    def _fit(self, groups: Groups, tick: Tick | None) -> None:
-        end = time.monotonic() + self.seconds
-        if len(groups.rows) * max(self.cells_used, 1) > MOST_NUMBERS:
-            self.cells_used = 0
-            self.register_buffer("others", torch.zeros(self.items + 1, 0, dtype=torch.float64))
-        self._fit_marginals(groups)
-        rows = self._rows(groups)
-        if not len(rows.y):
+    def _fit(self, groups: Groups, tick: Tick) -> None:
+        begun = time.monotonic()
+        value = groups.value
+        kept = value is not None and groups.target is not None and not (~np.isnan(value[groups.target])).any()
+        if value is None or kept or np.isnan(value).all():
             raise DataError("There is no value to fit a linear model to.")
-        penalty = self.penalty
-        if penalty is None:
-            penalty = self._search(rows, end, tick or (lambda done, of: None))
-        start = self._maximise(rows, PENALTIES[0], None) if penalty < PENALTIES[0] else None
-        best = self._maximise(rows, penalty, start)
-        self._set(**dict(zip(("own", "shared", "others", "by_item", "spread"), best, strict=True)), chosen=penalty)
+        first = self._units(groups)
+        sight = self._with_mixed(self._with_base(first, groups, begun + self.seconds / 4), groups)
+        self._set(**sight.learnt)
+        rows = self._rows(sight, groups)
+        penalties = self._given()
+        if penalties is None:
+            penalties = self._search(first, sight, groups, begun + self.seconds, tick)
+        for c, column in enumerate(self.columns):
+            problem = Problem(column, sight.base_of(c), rows[c], self.items)
+            strong = problem.maximise(FIRST)
+            best = problem.maximise(penalties[c], strong)
+            self._set(**{f"{name}_{c}": x for name, x in zip(BLOCKS, best, strict=True)})
+        self._set(chosen=np.array([[each[name] for name in CHOSEN] for each in penalties]))
 
-    def _fit_marginals(self, groups: Groups) -> None:
-        """Each item's own fit, drawn to that of all, from which residuals are taken; and the attributes' units."""
-        flat = groups.flat()
-        x = self._known(flat)[0]
+    def _given(self) -> list[dict[str, float]] | None:
+        if self.penalty is None:
+            return None
+        if len(self.penalty) == 1:
+            return [FIRST | dict.fromkeys(MAPS, float(self.penalty[0])) for _ in self.columns]
+        each = np.array(self.penalty, float).reshape(len(self.columns), -1)
+        return [FIRST | dict(zip(CHOSEN, map(float, row), strict=True)) for row in each]
+
+    def _units(self, groups: Groups) -> Sight:
+        """Units of attributes and times, knots, and where each column starts."""
+        flat, a = groups.flat(), self.empty.attributes
+        x = self.empty.known(flat)[0].nan_to_num(0.0)
         spread = x.std(0, correction=0)
-        self._set(centre=x.mean(0), scale=torch.where(spread > 0, spread, 1.0))
-        start = self.marginal(flat)
+        scale = torch.where(spread > 1e-9 * x.abs().amax(0), spread, 1.0)
+        centre = x.mean(0)
+        units = ((x - centre) / scale)[:, :a]
+        knots = torch.as_tensor(np.quantile(units.numpy(), KNOTS, axis=0).T.reshape(a, len(KNOTS)))
+        start = self.marginal(flat).expand(self.items + 1, -1)
         if self.kinds:
-            known = self.item_marginals(flat)
-            start = known[torch.arange(self.items + 1).clamp_max(len(known) - 1)]
-        self._set(marginal_fit=start, item_fit=start.expand(self.items + 1, -1))
-        own, _, _, _, spreads = self._maximise(self._rows(groups, bare=True), 1.0, None)
-        fit = torch.cat([(start[..., 0] + own)[:, None], start[..., 1:] + spreads], -1)
-        self._set(item_fit=self.with_kinds(fit, torch.arange(self.items + 1)) if self.kinds else fit)
+            start = self.item_marginals(flat)
+            start = start[torch.arange(self.items + 1).clamp_max(len(start) - 1)]
+        learnt = {"centre": centre, "scale": scale, "knots": knots, "varies": self._varying(groups)}
+        between = groups.times_between
+        between = between[between > 0]
+        learnt["step"] = torch.tensor([float(np.median(between)) if len(between) else 1.0], dtype=torch.float64)
+        learnt["repeats"] = torch.tensor([float(_repeats(groups))], dtype=torch.float64)
+        learnt |= {f"start_{c}": start[:, column.outputs] for c, column in enumerate(self.columns)}
+        firm = torch.tensor([BASE[name] for name in ("overall", "linear", "bent", "own")], dtype=torch.float64)
+        learnt |= {f"firm_{c}": firm for c in range(len(self.columns))}
+        return self.empty.knowing(**learnt)
 
-    def _rows(self, groups: Groups, bare: bool = False) -> Rows:
-        parts: list[list[Tensor]] = []
-        tokens = max(256, min(TOKENS, 2**24 // max(self.cells_used, 1)))
+    def _varying(self, groups: Groups) -> Tensor:
+        """Which attributes differ within groups."""
+        x, group = groups.attributes, groups.group
+        if not self.empty.attributes or x is None or not len(x):
+            return torch.zeros(self.empty.attributes, dtype=torch.float64)
+        same = np.diff(group) == 0
+        return torch.as_tensor((np.abs(np.diff(np.nan_to_num(x), axis=0))[same] > 0).any(0)).double()
+
+    def _with_base(self, sight: Sight, groups: Groups, end: float) -> Sight:
+        """Each row without its context: what residuals are taken from."""
+        rows = self._rows(sight, groups, bare=True)
+        for c, column in enumerate(self.columns):
+            start = sight.learnt[f"start_{c}"]
+            best = Problem(column, Base.at(start, column.free), rows[c], self.items).maximise(BASE, end=end)
+            start = torch.cat([start[:, : 1 + column.free] + best.overall, start[:, 1 + column.free :]], 1)
+            learnt = {f"start_{c}": start, f"base_own_{c}": best.own}
+            learnt |= {f"base_shared_{c}": best.shared, f"base_spread_{c}": best.spread}
+            sight = sight.knowing(**learnt)
+        return sight
+
+    def _with_mixed(self, sight: Sight, groups: Groups) -> Sight:
+        """How residuals of a group go together, and the base by generalised least squares under that, in turn."""
+        for turn in range(TURNS + 1):
+            parts = self._within(sight, groups)
+            learnt = {
+                f"within_{c}": mixed.fitted([x[:2] for x in mine], sight.attributes) for c, mine in enumerate(parts)
+            }
+            sight = sight.knowing(**learnt)
+            if turn < TURNS:
+                sight = self._least_squares(sight, parts, choose=True)
+        return sight
+
+    def _within(self, sight: Sight, groups: Groups) -> list[list[tuple[mixed.Rows, mixed.Seen, Tensor]]]:
+        """For each column and batch what the mixed model needs, and the design of the base."""
+        batches = list[list[tuple[mixed.Rows, mixed.Seen, Tensor]]]([] for _ in self.columns)
+        for batch in groups.batches(TOKENS // 4, context=self.context, dtype=torch.float64):
+            cells, n = Cells.of(batch, self.items, sight.lags, sight.has_items), batch.length
+            linear, bent = sight.basis(batch)
+            parts = [torch.ones_like(linear[..., :1]), linear, bent]
+            if 1 < self.items <= MOST_CELLS:
+                parts.append(torch.nn.functional.one_hot(cells.item, self.items + 1).double())
+            design = torch.cat(parts, -1)[:, :n]
+            for c, one in enumerate(sight.residuals(batch, cells, torch.cat([linear, bent], -1))):
+                batches[c].append((*sight.within(batch, linear, c, one), design))
+        return batches
+
+    def _least_squares(
+        self, sight: Sight, parts: list[list[tuple[mixed.Rows, mixed.Seen, Tensor]]], choose: bool
+    ) -> Sight:
+        """The base, drawn to 0 by penalties that make the group's residuals most likely (Fellner and Schall)."""
+        blocks = torch.tensor([0] + [1] * sight.linear_size + [2] * sight.bent_size + [3] * (self.items + 1))
+        for c, mine in enumerate(parts):
+            learnt = sight.learnt
+            now = torch.cat([learnt[f"start_{c}"][-1, :1], learnt[f"base_shared_{c}"], learnt[f"base_own_{c}"]])
+            size = mine[0][2].shape[-1] if mine else 0
+            plain = size <= 1 + sight.linear_size and not sight.attributes and not self.columns[c].family.exposures
+            if not size or plain or self.columns[c].mixed_kinds:
+                continue
+            sums = [mixed.equations(learnt[f"within_{c}"], *x) for x in mine]
+            matrix, vector = (torch.stack(x).sum(0) for x in zip(*sums, strict=True))
+            block, firm = blocks[:size], learnt[f"firm_{c}"].clone()
+            centre = torch.zeros(size, dtype=torch.float64)
+            centre[0] = now[0]
+            for _ in range(CHOICES if choose else 1):
+                weight = firm[block]
+                inverse = torch.linalg.inv(matrix + torch.diag(weight))
+                new = now[:size] + inverse @ (vector - weight * (now[:size] - centre))
+                if choose:
+                    for k in range(1, int(block.max()) + 1):
+                        here = block == k
+                        freedom = here.sum() - firm[k] * inverse.diagonal()[here].sum()
+                        firm[k] = (freedom.clamp_min(1e-3) / (new[here] ** 2).sum().clamp_min(1e-9)).clamp(0.03, 1e4)
+            now = torch.cat([new, now[size:]])
+            if not bool(now.isfinite().all()):
+                continue
+            start = learnt[f"start_{c}"].clone()
+            start[:, 0] += now[0] - start[-1, 0]
+            split = 1 + sight.linear_size + sight.bent_size
+            sight = sight.knowing(
+                **{
+                    f"start_{c}": start,
+                    f"base_shared_{c}": now[1:split],
+                    f"base_own_{c}": now[split:],
+                    f"firm_{c}": firm,
+                }
+            )
+        return sight
+
+    def _rows(self, sight: Sight, groups: Groups, bare: bool = False) -> list[Rows]:
+        """The scored rows of each column. bare: of the base, which knows no context."""
+        parts = list[list[Rows]]([] for _ in self.columns)
+        tokens = max(256, min(TOKENS, 2**24 // max(sight.cells * len(self.columns), 1)))
         for pieces in groups.plan(tokens):
             batch = groups.batch(pieces, self.context, torch.float64)
-            scored = self.targets(batch)
-            cells = Cells.of(batch, self.items, self.lags, self.has_items)
             n = batch.length
             if bare:
-                described = tuple(torch.zeros(*scored.shape, 0, dtype=torch.float64) for _ in range(3))
+                item, known = _bare(sight, batch)
             else:
-                described = self.described(batch)
+                item, known = sight.describe(batch)
             assert batch.value is not None
-            log = torch.zeros(scored.shape, dtype=torch.float64) if batch.exposure is None else log_exposure(batch)
-            weight = torch.ones(scored.shape, dtype=torch.float64) if batch.weight is None else batch.weight.double()
-            group = torch.as_tensor(groups.pieces.group[pieces])[:, None].expand(scored.shape)
-            here = [cells.item[:, :n], *described, log, batch.value[:, :n, 0].double(), weight, group]
-            parts.append([x[scored] for x in here])
-        return Rows(*(torch.cat(columns) for columns in zip(*parts, strict=True)))
+            assert batch.observed is not None
+            weight = torch.ones(item.shape, dtype=torch.float64) if batch.weight is None else batch.weight.double()
+            group = torch.as_tensor(groups.pieces.group[pieces])[:, None].expand(item.shape)
+            for mine, column in zip(parts, self.columns, strict=True):
+                y = batch.value[:, :n, column.column].double()
+                scored = batch.target & batch.observed[:, :n, column.column] & (weight > 0)
+                scored &= (item < self.items) | (not column.mixed_kinds)
+                here = (x[scored] for x in (item, log_exposure(batch), y, weight, group))
+                mine.append(Rows(Known(*(x[scored] for x in known)), *here))
+        return [_joined(mine) for mine in parts]
 
-    def _search(self, rows: Rows, end: float, tick: Tick) -> float:
-        """The penalty under which groups that were left out are most likely."""
-        number = rows.group.unique(return_inverse=True)[1]
-        count = int(number.max()) + 1
-        if count < 2:
-            return 10.0
+    def _search(self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick) -> list[dict[str, float]]:
+        """Penalties of each column. In each fold the base is fitted without the groups that are left out."""
+        if len(groups.rows) > ENOUGH:
+            share = np.random.default_rng(0).random(len(groups)) < ENOUGH / len(groups.rows)
+            groups = groups.subset(share)
+        count = len(groups)
+        if count < 2 or not len(groups.pieces.group):
+            return [FIRST | dict.fromkeys(MAPS, 10.0) for _ in self.columns]
         folds = min(FOLDS, count)
-        shuffled = torch.as_tensor(np.random.default_rng(0).permutation(count))
-        fold = (shuffled * folds // count)[number]
-        total, near = dict[int, float](), list(range(len(PENALTIES)))
+        fold = np.random.default_rng(0).permutation(count) * folds // count
+        each = list[list[Fold]]([] for _ in self.columns)
         for k in range(folds):
-            train, test = rows.at(fold != k), rows.at(fold == k)
-            parameters: tuple[Tensor, ...] | None = None
-            mine = dict[int, float]()
-            for number_ in near:
-                tick(k * len(PENALTIES) + number_, folds * len(PENALTIES))
-                parameters = self._maximise(train, PENALTIES[number_], parameters)
-                mine[number_] = float(self._log_likelihood(parameters, test).sum())
-                if time.monotonic() > end or mine[number_] < max(mine.values()) - WORSE * len(test.y):
-                    break  # weaker penalties take longer, and only get worse from here on
-            total = mine if not total else {n: total[n] + mine[n] for n in total.keys() & mine.keys()} or total
-            best = max(total, key=lambda n: total[n])
-            near = [n for n in (best - 1, best, best + 1) if n in total]
-            if time.monotonic() > end:
-                break
-        return PENALTIES[max(total, key=lambda n: total[n])]
-
-    def _log_likelihood(self, coefficients: tuple[Tensor, ...], rows: Rows) -> Tensor:
-        f = self._predicted(coefficients, rows.item, rows.shared, rows.cells, rows.attributes)
-        if self.part.exposures:
-            index = torch.tensor(self.part.exposures)
-            f = f.index_add(-1, index, rows.exposure[:, None].expand(-1, len(index)))
-        return self.part.log_prob(f, rows.y) * rows.weight
-
-    def _maximise(self, rows: Rows, penalty: float, start: tuple[Tensor, ...] | None) -> tuple[Tensor, ...]:
-        """By L-BFGS on all rows; penalised coefficients of what is never seen stay 0."""
-        shared, cells, attributes = rows.shared.shape[1], rows.cells.shape[1], rows.attributes.shape[1]
-        items, spreads = self.items + 1, self.part.size - 1
-        sizes: list[tuple[int, ...]] = [(items,), (shared,), (items, cells), (items, attributes), (items, spreads)]
-        free = [
-            (torch.zeros(size, dtype=torch.float64) if start is None else start[k].clone()).requires_grad_()
-            for k, size in enumerate(sizes)
-        ]
-        weights = (OWN, SHARED, penalty, penalty, DISPERSION)
-        count = max(float(rows.weight.sum()), 1.0)
-
-        def loss() -> Tensor:
-            fit = -self._log_likelihood(tuple(free), rows).sum()
-            shrunk = sum((w / 2 * (x**2).sum() for w, x in zip(weights, free, strict=True)), start=fit.new_zeros(()))
-            return (fit + shrunk) / count
-
-        optimiser = torch.optim.LBFGS(
-            free, max_iter=ROUNDS, tolerance_grad=1e-6, tolerance_change=1e-9, line_search_fn="strong_wolfe"
-        )
-
-        def closure() -> Tensor:
-            optimiser.zero_grad()
-            value = loss()
-            value.backward()
-            return value
-
-        with torch.enable_grad():
-            optimiser.step(closure)
-        best = tuple(x.detach() for x in free)
-        return best if all(x.isfinite().all() for x in best) else tuple(torch.zeros_like(x) for x in best)
+            train, test = groups.subset(fold != k), groups.subset(fold == k)
+            mine = self._with_base(first, train, end)
+            mine = mine.knowing(**{n: x for n, x in sight.learnt.items() if n.startswith(("within", "firm"))})
+            for _ in range(TURNS):
+                mine = self._least_squares(mine, self._within(mine, train), choose=False)
+            fitted, left = self._rows(mine, train), self._rows(mine, test)
+            for c, column in enumerate(self.columns):
+                both = (Problem(column, mine.base_of(c), rows[c], self.items) for rows in (fitted, left))
+                each[c].append(Fold(*both))
+        return [search(mine, end, tick) for mine in each]
 
 
-def log_exposure(batch: Batch) -> Tensor:
-    """(batch, length): 0 where there is none."""
-    if batch.exposure is None:
-        return torch.zeros(batch.exists[:, : batch.length].shape, dtype=torch.float64)
-    return batch.exposure[:, : batch.length].double().log()
+def _columns(family: Any) -> tuple[Column, ...]:
+    if not isinstance(family, Product) or not all(part.scalar for part in family.parts):
+        raise DataError("A linear model is of value columns that have a family of one column each.", option="family")
+    return tuple(Column(part, outputs, column.start) for part, outputs, column in family.slices())
+
+
+def _bare(sight: Sight, batch: Batch) -> tuple[Tensor, Known]:
+    n = batch.length
+    item = Cells.of(batch, sight.items, sight.lags, sight.has_items).item[:, :n]
+    linear, bent = (x[:, :n] for x in sight.basis(batch))
+    none = linear.new_zeros(*item.shape, 0)
+    return item, Known(none, linear, bent, none, none, linear.new_zeros(*item.shape, len(sight.columns), 0))
+
+
+def _joined(parts: list[Rows]) -> Rows:
+    known = Known(*(torch.cat(x) for x in zip(*(part.known for part in parts), strict=True)))
+    return Rows(known, *(torch.cat(x) for x in zip(*(part[1:] for part in parts), strict=True)))
+
+
+def _repeats(groups: Groups) -> bool:
+    """Whether an item stands twice in a group."""
+    item = groups.item
+    if item is None:
+        return False
+    key = groups.group * np.int64(int(item.max(initial=0)) + 1) + item
+    return len(np.unique(key)) < len(key)
