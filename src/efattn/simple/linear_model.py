@@ -76,6 +76,7 @@ class PenalisedLinear(DirectlyFitted):
             wanted = f"one number, or {len(CHOSEN)} for each value column"
             raise DataError(f"LinearModel: penalty is {wanted}; found {penalty!r}.", option="penalty")
         self.penalty, self.seconds, self.items = penalty, seconds, max(setting.items, 1)
+        self.has_items = setting.items > 0
         cells = self.items * (setting.lags + 1) * len(self.columns)
         used = cells // len(self.columns) if setting.items and 1 < cells <= MOST_CELLS else 0
         self.empty = Sight(
