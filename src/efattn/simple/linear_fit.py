@@ -182,9 +182,8 @@ class Problem:
                 raise _Late
             return value, gradient.numpy()
 
-        options = {"maxiter": ROUNDS, "ftol": 1e-7, "gtol": 1e-5}
         with suppress(_Late):
-            minimize(objective, best[1], jac=True, method="L-BFGS-B", options=options)
+            minimize(objective, first, jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS, "ftol": 1e-7})
         return best[1]
 
 
