@@ -10,6 +10,7 @@ chosen one after the other, from strong to weak, by the log-likelihood of groups
 import math
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
 import numpy as np
@@ -181,12 +182,8 @@ class Problem:
                 raise _Late
             return value, gradient.numpy()
 
-        try:
-            minimize(
-                objective, best[1], jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS, "ftol": 1e-7, "gtol": 1e-5}
-            )
-        except _Late:
-            pass
+        with suppress(_Late):
+            minimize(objective, first, jac=True, method="L-BFGS-B", options={"maxiter": ROUNDS, "ftol": 1e-7})
         return best[1]
 
 

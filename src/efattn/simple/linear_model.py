@@ -202,10 +202,10 @@ class PenalisedLinear(DirectlyFitted):
     def _with_mixed(self, sight: Sight, groups: Groups) -> Sight:
         """How residuals of a group go together, and the base by generalised least squares under that, in turn."""
         for turn in range(TURNS + 1):
-            parts = self._within(sight, groups)
-            learnt = {
-                f"within_{c}": mixed.fitted([x[:2] for x in mine], sight.attributes) for c, mine in enumerate(parts)
-            }
+            parts, learnt = self._within(sight, groups), dict[str, Tensor]()
+            for c, mine in enumerate(parts):
+                near = sight.learnt.get(f"within_{c}")
+                learnt[f"within_{c}"] = mixed.fitted([x[:2] for x in mine], sight.attributes, near)
             sight = sight.knowing(**learnt)
             if turn < TURNS:
                 sight = self._least_squares(sight, parts, choose=True)

@@ -141,8 +141,8 @@ def start(rows: Sequence[Rows], attributes: int) -> tuple[Tensor, Tensor]:
     return theta, torch.tensor(free)
 
 
-def fitted(batches: Sequence[tuple[Rows, Seen]], attributes: int) -> Tensor:
-    """The most likely parameters, from as many groups as are looked at in a moment."""
+def fitted(batches: Sequence[tuple[Rows, Seen]], attributes: int, near: Tensor | None = None) -> Tensor:
+    """The most likely parameters, from as many groups as are looked at in a moment. near: where to look first."""
     from scipy.optimize import minimize
 
     chosen = _sample(batches)
@@ -166,8 +166,9 @@ def fitted(batches: Sequence[tuple[Rows, Seen]], attributes: int) -> Tensor:
         return float(loss.detach()), gradient.numpy()
 
     limits = [(-9.0, 5.0)] * len(free)
+    begin = first if near is None else near
     found = minimize(
-        objective, first[free].numpy(), jac=True, bounds=limits, method="L-BFGS-B", options={"maxiter": ROUNDS}
+        objective, begin[free].numpy(), jac=True, bounds=limits, method="L-BFGS-B", options={"maxiter": ROUNDS}
     )
     return first.index_copy(0, free, torch.tensor(found.x))
 
