@@ -17,7 +17,14 @@ import torch
 
 from efattn import families
 from efattn.families import Bernoulli, Family, NegativeBinomial, Ordinal, PerItem, Poisson
-from efattn.families.evidence import OVERDISPERSED, are_whole, counts_suffice, dispersion_of_counts, normal_is_better
+from efattn.families.evidence import (
+    OVERDISPERSED,
+    are_whole,
+    counts_are_better,
+    counts_suffice,
+    dispersion_of_counts,
+    normal_is_better,
+)
 
 KindName = Literal["yes or no", "levels", "counts", "measures"]
 MOST_ITEMS, ROWS = 50, 20  # items that may have families of their own, and values of one to know its kind by
@@ -67,16 +74,20 @@ def each(y: np.ndarray, item: np.ndarray, items: int) -> PerItem:
 
 def _alike(kinds: dict[int, KindName | None], values: dict[int, np.ndarray]) -> dict[int, KindName | None]:
     """What is of another kind by chance alone is of that of the others."""
-    there = set(kinds.values())
+    there = list(kinds.values())
+    highest = max((values[number].max() for number, kind in kinds.items() if kind == "levels"), default=-np.inf)
     made = dict(kinds)
     for number, kind in kinds.items():
         y = values[number]
-        few = kind in ("yes or no", "levels") and y.min() == 0
-        if few and "counts" in there and counts_suffice(y, least=1):
+        if kind in ("yes or no", "levels") and "counts" in there and counts_suffice(y, least=1, spare=0):
             made[number] = "counts"
         elif kind == "yes or no" and "levels" in there and len(y) < SURE:
             made[number] = "levels"
         elif kind == "levels" and "measures" in there and not 0 <= y.min() <= 1:
+            made[number] = "measures"
+        elif kind == "counts" and y.max() <= highest and there.count("levels") > there.count("counts"):
+            made[number] = "levels"
+        elif kind == "counts" and "measures" in there and y.mean() > 3 * y.std() and not counts_are_better(y):
             made[number] = "measures"
     return made
 
