@@ -123,7 +123,6 @@ def decided(y, groups=60, items=4):
 
 def test_groups_that_are_left_out_decide_between_rivals(monkeypatch):
     monkeypatch.setattr(deciding, "SECONDS", 60.0)
-    monkeypatch.setattr(deciding, "SPLITS", 1)
     draw = np.random.default_rng(0)
     level, shape = draw.normal(size=(200, 1)), (200, 2)
     cases = {

@@ -60,7 +60,7 @@ def mixed(y: np.ndarray, item: np.ndarray, items: int) -> PerItem | None:
     kinds = {number: kind_of(one) for number, one in values.items() if len(one) >= ROWS}
     if 2 * len(kinds) < items:
         return None
-    kinds = _alike(kinds, values)
+    kinds = _alike(kinds, values, kind_of(y[:: -(-len(y) // LONG)]))
     if len({kind for kind in kinds.values() if kind is not None}) < 2:
         return None
     return _per_item(kinds, values, items)
@@ -72,20 +72,21 @@ def each(y: np.ndarray, item: np.ndarray, items: int) -> PerItem:
     return _per_item({number: kind_of(one) for number, one in values.items()}, values, items)
 
 
-def _alike(kinds: dict[int, KindName | None], values: dict[int, np.ndarray]) -> dict[int, KindName | None]:
-    """What is of another kind by chance alone is of that of the others."""
-    there = list(kinds.values())
-    highest = max((values[number].max() for number, kind in kinds.items() if kind == "levels"), default=-np.inf)
-    made = dict(kinds)
+def _alike(
+    kinds: dict[int, KindName | None], values: dict[int, np.ndarray], whole: KindName | None
+) -> dict[int, KindName | None]:
+    """What is of another kind by chance alone is of that of the others. whole: of which kind all values are."""
+    there, made = set(kinds.values()), dict(kinds)
     for number, kind in kinds.items():
         y = values[number]
-        if kind in ("yes or no", "levels") and "counts" in there and counts_suffice(y, least=1, spare=0):
+        few = kind in ("yes or no", "levels") and "counts" in there and whole != "levels"
+        if few and counts_suffice(y, least=1, spare=0):
             made[number] = "counts"
         elif kind == "yes or no" and "levels" in there and len(y) < SURE:
             made[number] = "levels"
         elif kind == "levels" and "measures" in there and not 0 <= y.min() <= 1:
             made[number] = "measures"
-        elif kind == "counts" and y.max() <= highest and there.count("levels") > there.count("counts"):
+        elif kind == "counts" and whole == "levels":
             made[number] = "levels"
         elif kind == "counts" and "measures" in there and y.mean() > 3 * y.std() and not counts_are_better(y):
             made[number] = "measures"

@@ -7,7 +7,7 @@ import numpy as np
 from efattn.families.supports import WHOLE
 
 FAR = 10.0  # a mean beyond which counts that never come near 0 vary as Poisson ones do, or are none
-EVEN = 0.7  # variance over mean: below it, numbers vary less than Poisson ones
+ERRORS = 3.0  # standard errors of a ratio of variance to mean
 ROUND, ROUNDED = 10, 0.5  # the share of multiples of ten among many numbers, from which on they are rounded
 ENOUGH = 30  # values, below which levels are not judged by their law
 OVERDISPERSED = 1.5  # variance over mean: beyond it, counts vary more than Poisson ones
@@ -31,7 +31,7 @@ def dispersion_of_counts(values: np.ndarray) -> float | None:
     if not are_whole(values) or values.min() < 0 or values.min() == values.max():
         return None
     ratio = float(values.var() / values.mean())
-    if values.min() > 0 and values.mean() > FAR and not EVEN < ratio < OVERDISPERSED:
+    if values.min() > 0 and values.mean() > FAR and abs(ratio - 1) > ERRORS * np.sqrt(2 / values.size):
         return None
     if values.max() > ROUND**2 and np.mean(values[values > 0] % ROUND == 0) > ROUNDED:
         return None
