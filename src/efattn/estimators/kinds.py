@@ -17,7 +17,14 @@ import torch
 
 from efattn import families
 from efattn.families import Bernoulli, Family, NegativeBinomial, Ordinal, PerItem, Poisson
-from efattn.families.evidence import OVERDISPERSED, are_whole, counts_suffice, dispersion_of_counts, normal_is_better
+from efattn.families.evidence import (
+    OVERDISPERSED,
+    are_whole,
+    counts_are_better,
+    counts_suffice,
+    dispersion_of_counts,
+    normal_is_better,
+)
 
 KindName = Literal["yes or no", "levels", "counts", "measures"]
 MOST_ITEMS, ROWS = 50, 20  # items that may have families of their own, and values of one to know its kind by
@@ -53,7 +60,7 @@ def mixed(y: np.ndarray, item: np.ndarray, items: int) -> PerItem | None:
     kinds = {number: kind_of(one) for number, one in values.items() if len(one) >= ROWS}
     if 2 * len(kinds) < items:
         return None
-    kinds = _alike(kinds, values)
+    kinds = _alike(kinds, values, kind_of(y[:: -(-len(y) // LONG)]))
     if len({kind for kind in kinds.values() if kind is not None}) < 2:
         return None
     return _per_item(kinds, values, items)
@@ -65,18 +72,23 @@ def each(y: np.ndarray, item: np.ndarray, items: int) -> PerItem:
     return _per_item({number: kind_of(one) for number, one in values.items()}, values, items)
 
 
-def _alike(kinds: dict[int, KindName | None], values: dict[int, np.ndarray]) -> dict[int, KindName | None]:
-    """What is of another kind by chance alone is of that of the others."""
-    there = set(kinds.values())
-    made = dict(kinds)
+def _alike(
+    kinds: dict[int, KindName | None], values: dict[int, np.ndarray], whole: KindName | None
+) -> dict[int, KindName | None]:
+    """What is of another kind by chance alone is of that of the others. whole: of which kind all values are."""
+    there, made = set(kinds.values()), dict(kinds)
     for number, kind in kinds.items():
         y = values[number]
-        few = kind in ("yes or no", "levels") and y.min() == 0
-        if few and "counts" in there and counts_suffice(y, least=1):
+        few = kind in ("yes or no", "levels") and "counts" in there and whole != "levels"
+        if few and counts_suffice(y, least=1, spare=0):
             made[number] = "counts"
         elif kind == "yes or no" and "levels" in there and len(y) < SURE:
             made[number] = "levels"
         elif kind == "levels" and "measures" in there and not 0 <= y.min() <= 1:
+            made[number] = "measures"
+        elif kind == "counts" and whole == "levels":
+            made[number] = "levels"
+        elif kind == "counts" and "measures" in there and y.mean() > 3 * y.std() and not counts_are_better(y):
             made[number] = "measures"
     return made
 

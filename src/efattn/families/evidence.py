@@ -7,7 +7,7 @@ import numpy as np
 from efattn.families.supports import WHOLE
 
 FAR = 10.0  # a mean beyond which counts that never come near 0 vary as Poisson ones do, or are none
-EVEN = 0.7  # variance over mean: below it, numbers vary less than Poisson ones
+ERRORS = 3.0  # standard errors of a ratio of variance to mean
 ROUND, ROUNDED = 10, 0.5  # the share of multiples of ten among many numbers, from which on they are rounded
 ENOUGH = 30  # values, below which levels are not judged by their law
 OVERDISPERSED = 1.5  # variance over mean: beyond it, counts vary more than Poisson ones
@@ -31,7 +31,7 @@ def dispersion_of_counts(values: np.ndarray) -> float | None:
     if not are_whole(values) or values.min() < 0 or values.min() == values.max():
         return None
     ratio = float(values.var() / values.mean())
-    if values.min() > 0 and values.mean() > FAR and not EVEN < ratio < OVERDISPERSED:
+    if values.min() > 0 and values.mean() > FAR and abs(ratio - 1) > ERRORS * np.sqrt(2 / values.size):
         return None
     if values.max() > ROUND**2 and np.mean(values[values > 0] % ROUND == 0) > ROUNDED:
         return None
@@ -45,14 +45,20 @@ def normal_is_better(several: Sequence[np.ndarray]) -> bool:
     return bool(varied) and gain > np.log(sum(one.size for one in varied))
 
 
-def counts_suffice(values: np.ndarray, least: int = 3) -> bool:
+def counts_are_better(values: np.ndarray) -> bool:
+    """Whether a law of counts describes whole numbers clearly better than a rounded normal one does."""
+    return values.min() < values.max() and _counts(values) - _normal(values) > np.log(values.size)
+
+
+def counts_suffice(values: np.ndarray, least: int = 3, spare: int = 2) -> bool:
     """Whether a few whole numbers from 0 on, such as goals, are described by a law of counts about as well as by a
-    probability for each level, which has more parameters (Schwarz's criterion). least: how far they have to reach."""
+    probability for each level, which has more parameters (Schwarz's criterion). least: how far they have to reach;
+    spare: parameters of a law of counts, 0 where it is likely anyhow."""
     if values.min() != 0 or values.max() < least or values.size < ENOUGH:
         return False
     share = np.bincount(values.astype(np.int64)) / values.size
     free = values.size * float(np.sum(share[share > 0] * np.log(share[share > 0])))
-    return 2 * (free - _counts(values)) <= max(len(share) - 3, 1) * np.log(values.size)
+    return 2 * (free - _counts(values)) <= max(len(share) - 1 - spare, 1) * np.log(values.size)
 
 
 def _counts(values: np.ndarray) -> float:

@@ -1,0 +1,148 @@
+"""What family="auto" takes a column for, as a statistician would: by what values look like within items, never because
+they are whole; and groups that are left out where several are plausible."""
+
+import numpy as np
+import polars as pl
+import pytest
+
+from efattn import DataError, families
+from efattn.data import Roles
+from efattn.estimators import deciding
+from efattn.estimators.blueprint import prepare
+from efattn.estimators.families import automatic, choose
+
+DRAW = np.random.default_rng(1)
+ITEM = np.tile(np.arange(6), 100)
+LEVEL = np.array([0.0, 0.4, 0.8, 1.2, 1.6, 2.0])[ITEM]
+
+
+def normal(mean, sd):
+    return DRAW.normal(mean, sd, 600)
+
+
+COLUMNS = {  # (600 values of 6 items in turn, the names that will do)
+    "temperatures in whole degrees F": ((60 + 5 * LEVEL + normal(0, 9)).round(), "gaussian"),
+    "temperatures in whole degrees C, none below 0": ((20 + LEVEL + normal(0, 5)).round().clip(0), "gaussian"),
+    "years": (DRAW.integers(1950, 2021, 600), "gaussian"),
+    "scores up to 100": ((72 + normal(0, 12)).round().clip(0, 100), "gaussian"),
+    "incomes in whole dollars": (np.exp(10 + 0.2 * LEVEL + normal(0, 0.7)).round(), "log_normal"),
+    "incomes in hundreds, many without": (
+        np.where(DRAW.random(600) < 0.2, 0, (np.exp(10 + normal(0, 0.7)) / 100).round() * 100),
+        "gaussian",
+    ),
+    "ages": (DRAW.integers(18, 91, 600), "gaussian gamma"),
+    "goals": (DRAW.poisson(1.4, 600), "poisson"),
+    "accidents that vary": (DRAW.negative_binomial(0.7, 0.1, 600), "negative_binomial"),
+    "rare events": (DRAW.poisson(0.4, 600), "poisson ordinal"),
+    "children": (DRAW.poisson(1.8, 600).clip(0, 7), "poisson"),
+    "visits, thousands a day": (DRAW.poisson(4000, 600), "gaussian poisson"),
+    "answers from 1 to 5": (DRAW.choice(5, 600, p=[0.1, 0.2, 0.3, 0.25, 0.15]) + 1, "ordinal"),
+    "answers from 1 to 7": (DRAW.integers(1, 8, 600), "ordinal"),
+    "answers from -3 to 3": (DRAW.integers(-3, 4, 600), "ordinal"),
+    "marks from 0 to 10": (DRAW.integers(0, 11, 600), "ordinal"),
+    "whole degrees in the tropics": ((24 + normal(0, 1.6)).round().clip(20, 29), "gaussian"),
+    "yes or no": (DRAW.integers(0, 2, 600), "bernoulli"),
+    "shares": (DRAW.beta(2, 3, 600), "beta"),
+    "heights": (170 + normal(0, 8), "gaussian"),
+    "returns": (DRAW.standard_t(3, 600), "gaussian"),  # a t law has to win on groups left out
+    "rain, mostly none": (np.where(DRAW.random(600) < 0.6, 0, DRAW.gamma(1, 5, 600)), "gaussian"),
+    "waiting times": (DRAW.gamma(1.5, 2, 600), "gamma"),
+    "firms of very different size": (np.exp(4 * LEVEL) * (10 + normal(0, 1)), "gaussian"),
+}
+
+
+@pytest.mark.parametrize("column", COLUMNS)
+def test_a_column_is_taken_for_what_it_is(column):
+    y, names = COLUMNS[column]
+    choice = automatic(np.asarray(y, float), "y", ITEM)
+    assert choice.family.name in names.split()
+    assert choice.why
+
+
+def test_zeros_among_real_numbers_are_told():
+    y, _ = COLUMNS["rain, mostly none"]
+    assert "exactly 0" in automatic(y, "y", ITEM).why
+
+
+def test_a_count_beyond_those_seen_is_no_error():
+    y = np.asarray(COLUMNS["goals"][0], float)
+    automatic(y, "y", ITEM).family.check(np.append(y, 19.0))
+
+
+MELTED = {
+    "one of each": (
+        (normal(60, 9), DRAW.poisson(3, 600), DRAW.integers(0, 2, 600), DRAW.integers(1, 6, 600)),
+        ("gaussian", "poisson", "bernoulli", "ordinal"),
+    ),
+    "temperatures and incomes": ((normal(-5, 9), np.exp(normal(10, 1))), None),  # both are measures
+    "rare counts among counts": ((DRAW.poisson(0.05, 600), DRAW.poisson(6, 600), DRAW.poisson(1, 600)), None),
+    "answers, one hardly ever beyond 1": ((DRAW.integers(0, 5, 60), DRAW.integers(0, 2, 60)), None),
+    "the tropics and the poles": ((normal(26, 1).round(), normal(0, 12).round()), None),
+    "an item seen twice": (
+        (normal(60, 9), DRAW.integers(0, 2, 600), np.array([0.5, 0.7])),
+        ("gaussian", "bernoulli", "gaussian"),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", MELTED)
+def test_items_have_families_of_their_own_where_they_differ_in_kind(case):
+    columns, expected = MELTED[case]
+    y = np.concatenate([np.asarray(x, float) for x in columns])
+    item = np.repeat(np.arange(len(columns)), [len(x) for x in columns])
+    family = automatic(y, "y", item).family
+    assert isinstance(family, families.PerItem) == (expected is not None)
+    if expected is not None:
+        assert tuple(family.parts[k].name for k in family.kinds) == expected
+        family.check(y, item=item)
+
+
+def test_an_exposure_makes_whole_numbers_counts():
+    y = DRAW.poisson(300, 100).astype(float)
+    (choice,) = choose(y[:, None], ("y",), "auto", exposed=True).parts
+    assert choice.family.exposures == (0,)
+    assert {one.name for one in choice.rivals} == {"poisson", "negative_binomial"}
+
+
+def test_a_family_for_each_item_can_be_asked_for():
+    y = np.concatenate([normal(60, 9), np.exp(normal(10, 1))])
+    (choice,) = choose(y[:, None], ("y",), "per_item", np.repeat([0, 1], 600)).parts
+    assert [choice.family.parts[k].name for k in choice.family.kinds] == ["gaussian", "log_normal"]
+    with pytest.raises(DataError, match="there is no item column"):
+        choose(y[:, None], ("y",), choice.family)
+
+
+def decided(y, groups=60, items=4):
+    table = pl.DataFrame(
+        {"g": np.repeat(np.arange(groups), items), "i": np.tile(np.arange(items), groups), "y": y.ravel()}
+    )
+    options = {"terms": "value", "support": "auto", "standardise": "auto", "validation": 0.2, "seed": 0, "sizes": {}}
+    decide = lambda draft: deciding.decided(draft, "others", "auto", 0)  # noqa: E731
+    return prepare(table, Roles("g", "i", "y"), family="auto", decide=decide, **options)
+
+
+def test_groups_that_are_left_out_decide_between_rivals(monkeypatch):
+    monkeypatch.setattr(deciding, "SECONDS", 60.0)
+    draw = np.random.default_rng(0)
+    level, shape = draw.normal(size=(200, 1)), (200, 2)
+    cases = {
+        "student_t": level + draw.standard_t(2.2, shape),
+        "negative_binomial": draw.poisson(np.exp(level) * draw.gamma(0.5, 4, shape)).astype(float),
+    }
+    for name, y in cases.items():
+        (choice,) = decided(y, 200, 2).choices
+        assert choice.family.name == name
+        assert "groups left out have" in choice.why
+
+
+def test_items_of_very_different_spread_are_seen_in_units_of_their_own(monkeypatch):
+    scale = np.array([0.01, 1.0, 50.0, 4000.0])
+    y = scale * (3 + DRAW.normal(size=(60, 1)) + DRAW.normal(size=(60, 4)))
+    monkeypatch.setattr(deciding, "SPLITS", 0)
+    blueprint = decided(y)
+    assert blueprint.family.parts[0].name == "gaussian"
+    assert blueprint.schema.standardiser.methods == ("item_spread",)
+    seen = blueprint.train.value[:, 0]
+    assert [seen[blueprint.train.item == k].std() for k in range(4)] == pytest.approx([1.0] * 4, abs=0.05)
+    alike = decided(3 + DRAW.normal(size=(60, 1)) + DRAW.normal(size=(60, 4)))
+    assert alike.schema.standardiser.methods == ("item",)
