@@ -207,10 +207,11 @@ def test_time_seen_or_hidden_a_file_says_the_same(tmp_path):
 def test_it_is_offered_where_an_epoch_is_quick(monkeypatch):
     asked = []
     efa(companions=None).fit(ratings(users=24), group="user", item="movie", planned=asked.append, progress=False)
-    assert companions._offers(asked[0]) == [simple.AdditiveLogit()]
-    assert companions._offers(asked[0], "past") == [simple.AdditiveLogit(), simple.MarkovChain()]
+    logit, chain_, popular = simple.AdditiveLogit(), simple.MarkovChain(), simple.Popularity()
+    assert companions._offers(asked[0]) == [logit, popular]
+    assert companions._offers(asked[0], "past") == [logit, chain_, popular]
     monkeypatch.setattr(companions, "LOGITS", 10.0)
-    assert companions._offers(asked[0]) == []
+    assert companions._offers(asked[0]) == [popular]
 
 
 def test_attributes_that_tell_nothing_of_the_item_are_used():
