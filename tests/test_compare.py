@@ -108,6 +108,8 @@ def test_models_may_be_estimators_and_simple_models(tmp_path):
         compare(TABLE, **ROLES, models=models, width=4)
     with pytest.raises(DataError, match="ShrunkMean"):
         compare(TABLE, **ROLES, models=["shrunkmeen"], progress=False, **SMALL)
+    with pytest.raises(DataError, match="folds is a whole number, 2 or more; found 1"):
+        compare(TABLE, **ROLES, folds=1)
     with pytest.raises(DataError, match="no option 'widht'"):
         compare(TABLE, **ROLES, widht=4)
 

@@ -66,8 +66,9 @@ def compare(
         "series": series, "exposure": exposure, "weight": weight, "target": target, "missing": missing,
     }  # fmt: skip
     given = {name: x for name, x in roles.items() if x is not None and x != ()}
-    if not isinstance(jobs, int) or jobs < 1:
-        raise DataError(f"{named('jobs')} is a whole number, 1 or more; found {jobs!r}.", option="jobs")
+    for name, x, least in (("jobs", jobs, 1), ("folds", folds, 2)):
+        if not isinstance(x, int) or isinstance(x, bool) or x < least:
+            raise DataError(f"{named(name)} is a whole number, {least} or more; found {x!r}.", option=name)
     check(models)
     efa = reference(models, {"seed": seed, **options} if options or not _has_efa(models) else {})
     study = _Study.of(Table.read(table), given, efa, folds, seed)
