@@ -73,6 +73,12 @@ def test_a_column_of_groups_is_shown_even_where_items_stay_within_a_group():
     assert shown(table, "town") == {"town"}
 
 
+def test_the_total_of_a_basket_is_hidden_beside_what_it_is_the_total_of():
+    table = purchases().with_columns(total=pl.col("paid").sum().over("household"), rows=pl.len().over("household"))
+    assert shown(table, "total", "paid") <= {"paid"}
+    assert shown(table, "income", "paid") >= {"income"}
+
+
 def test_where_items_never_come_twice_nothing_of_a_row_is_shown():
     table = pl.DataFrame({"household": np.repeat(np.arange(30), 4), "brand": np.arange(120)})
     table = table.with_columns(noise=pl.Series(np.random.default_rng(0).random(120)))

@@ -2,7 +2,8 @@
 
     shown     the same throughout each group (or time) that has several items: whatever the row's item is, it is known
     shown     varies within them, and the item explains at most a quarter of it: the prices of a day, the weather
-    hidden    the rest: what an item is, costs or weighs; a second name of it; what tells it together with other columns
+    hidden    the rest: what an item is, costs or weighs; a second name of it; what tells it with other columns, as the
+              price of a whole basket does beside the prices of the others
 
 Rows of the context show everything, since their items are seen as well. Three measures, each 0 where attribute and item
 have nothing to do with each other and 1 where one tells the other:
@@ -27,6 +28,7 @@ from efattn.errors import Note, option
 
 MOST_SHARE = 0.25  # of an attribute's variance: a normal one then tells at most 0.14 nats of the item
 MOST_ALIKE, MOST_TOGETHER = 0.5, 0.75  # likeness by one column, by several
+MOSTLY = 0.9  # of the groups, in which a column is the sum of another
 SURE = 0.01  # the chance that a column is the same throughout groups for no reason
 ROWS, ASKING, EACH = 1500, 300, 20  # rows that likeness is measured on, those that ask, rows of one item
 PAIRS = 15  # columns up to which all pairs are looked at
@@ -70,7 +72,9 @@ def decide(groups: Groups, columns: Sequence[str], asked: str) -> tuple[tuple[bo
     keys = [group] if groups.when is None else [group, np.unique(groups.when[known], return_inverse=True)[1]]
     within = [Within.of(key, item) for key in keys]
     settled = [name for name in names if any(one.same_throughout(table[name].codes()) for one in within)]
-    free = _harmless(table, raw, settled, item, group)
+    totals = _totals(raw, settled, group)
+    settled = [name for name in settled if name not in totals]
+    free = _harmless({n: x for n, x in table.items() if n not in totals}, raw, settled, item, group)
     return tuple(name in settled or name in free for name in columns), _words(names, settled, free)
 
 
@@ -106,6 +110,22 @@ class Within:
             return False
         share = np.unique(code, return_counts=True)[1] / len(code)
         return float((share**2).sum()) ** self.pairs < SURE or len(share) == 1
+
+
+def _totals(raw: Mapping[str, np.ndarray], settled: Sequence[str], group: np.ndarray) -> set[str]:
+    """Columns of groups that are sums or means of a column of rows: with the rest of the group they tell the row's."""
+    _, first, where, count = np.unique(group, return_index=True, return_inverse=True, return_counts=True)
+    several, found = count > 1, set[str]()
+    for name, rows in raw.items():
+        if name in settled or rows.shape[1] > 1:
+            continue
+        total = np.bincount(where, rows[:, 0])
+        for whole in settled:
+            if raw[whole].shape[1] == 1 and several.any():
+                told = raw[whole][first, 0]
+                same = [np.isclose(told, made, rtol=1e-6, atol=0)[several].mean() for made in (total, total / count)]
+                found |= {whole} if max(same) > MOSTLY else set()
+    return found
 
 
 def _harmless(
