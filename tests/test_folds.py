@@ -12,6 +12,7 @@ import efattn
 from efattn import DataError, inference, simple
 from efattn.data import Roles, Table
 from efattn.data.folds import parts_in_turn, rows_apart
+from efattn.estimators import shares
 from efattn.estimators.blueprint import prepare
 from efattn.estimators.verdict import verdict
 from efattn.training import forget, left_in
@@ -74,6 +75,18 @@ def test_what_is_told_is_of_groups_that_nothing_had_seen():
     (note,) = (str(note) for note in fitted.notes_ if note.kind == "companions")
     assert f"together {told['model']:.4f}" in note
     assert f"networks alone {told['network']:.4f}" in note
+
+
+def test_a_network_is_judged_as_if_other_folds_had_stopped_it():
+    scores = [[-3.0, -2.0, -2.5], [-3.0, -2.2, -2.1], [-3.0, -1.5], [-4.0, -1.0, -2.0]]
+    history = [
+        {"term": "real", "member": k, "fold": k, "validation": score} for k, mine in enumerate(scores) for score in mine
+    ]
+    assert shares.optimism(history, "real") == pytest.approx(np.median([0.0, 0.1, 0.0, 0.0]))
+    assert shares.optimism([record for record in history if record["fold"] < 2], "real") == 0
+    assert shares.optimism(history, "item") == 0
+    jumpy = [{**record, "validation": record["validation"] - (record["fold"] == 3) * 9} for record in history]
+    assert shares.optimism(jumpy, "real") == 0  # one odd fold decides nothing
 
 
 def test_companions_are_fitted_to_all_groups_and_keep_their_shares():

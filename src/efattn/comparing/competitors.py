@@ -32,7 +32,7 @@ class Competitor:
 
     name: str
     estimator: GroupEstimator
-    validation: float | None = SHARE
+    validation: float | str | None = SHARE
 
     def with_family(self, family: Any) -> GroupEstimator:
         """One of its own for a fold."""
@@ -117,7 +117,7 @@ def _name(one: Any) -> str:
 
 def _competitor(name: str, one: Any, efa: EFA, blueprint: Blueprint, asked: bool) -> Competitor:
     if isinstance(one, EFA):
-        return Competitor(name, one)
+        return Competitor(name, one, "auto")
     same: dict[str, Any] = {"context": efa.context, "support": efa.support, "seed": efa.seed, "training": efa.training}
     if one is LatentFactor:
         one = LatentFactor(terms=efa.terms, neighbours=efa.neighbours, refit="auto", **same)

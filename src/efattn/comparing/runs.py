@@ -44,7 +44,7 @@ class Task:
     model: str
     fold: int
     estimator: GroupEstimator
-    validation: float | None
+    validation: float | str | None
     roles: Mapping[str, Any]
     train: Any
     test: Any

@@ -156,7 +156,7 @@ class GroupEstimator(BaseEstimator, ABC):
             recipes, parts, self.context, options, self.seed, offers=not asked, stages=stages
         )
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        chosen, notes = shares.chosen(parts, networks, offers)
+        chosen, notes = shares.chosen(parts, networks, offers, trained.history)
         self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
         self.first_fits_ = tuple(
             replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen))
