@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from shell import QUICK, forked
 from small import efa, ratings, weather
 from small_training import ROLES, STEPS, TABLE, Stop, dying_at, model, same, without_seconds
 
@@ -51,6 +52,16 @@ def test_a_small_table_is_fitted_in_folds_and_predicted_by_all_of_them(tmp_path,
     again = efattn.load(tmp_path / "m.efattn")
     assert again.score(TABLE) == pytest.approx(fitted.score(TABLE), rel=1e-6)
     assert np.isfinite(again.update(ratings(seed=3), validation=0.2).score(TABLE))
+
+
+def test_the_shell_makes_folds_and_says_so(tmp_path):
+    TABLE.write_csv(tmp_path / "t.csv")
+    words = ["fit", "t.csv", "--group", "user", "--item", "movie", "--value", "real", "--terms", "value", *QUICK]
+    words += ["--companions", "ItemMean", "--compare", "--json", "-o", "m.efattn", "--validation", "3"]
+    told = forked(*words, cwd=tmp_path).good()
+    assert "Held out: each group once, in 3 folds." in told.err
+    assert np.isfinite(told.json()["held_out"]["real"]["model"])
+    assert len(efattn.load(tmp_path / "m.efattn").members_) == 3
 
 
 def test_each_group_is_held_out_once_and_gone_from_what_its_fold_knows():
