@@ -75,7 +75,7 @@ def test_the_verdict_is_the_score_of_the_held_out_groups(home):
     held = table.filter(pl.col("user").is_in(["u3", "u7"]))
     held.write_csv(home / "held.csv")
     words = ["--group", "user", "--item", "movie", "--value", "real", "--validation", "held.csv", "--terms", "value"]
-    told = forked("fit", "ratings.csv", *words, "-o", "v.efattn", *QUICK, "--compare", "--json", cwd=home).good()
+    told = forked("fit", "ratings.csv", *QUICK, *words, "-o", "v.efattn", "--compare", "--json", cwd=home).good()
     assert told.json()["held_out"]["real"]["model"] == pytest.approx(
         library.load(home / "v.efattn").score(held), rel=1e-4
     )
@@ -248,7 +248,7 @@ def test_options_of_every_kind_reach_the_model(home):
     words += ["--rate", "0.01", "--patience", "0", "--clip", "0", "--optimiser", "adam", "--seed", "5"]
     words += ["--family", "rating=poisson", "--missing", "-1", "--validation", "none"]
     words += ["--max-length", "4", "--terms", "value", "--gaps"]
-    forked("fit", "ratings.csv", *words, "-o", "o.efattn", *QUICK, cwd=home).good()
+    forked("fit", "ratings.csv", *QUICK, *words, "-o", "o.efattn", cwd=home).good()
     model = library.load(home / "o.efattn")
     assert (model.layers, model.heads, model.norm, model.feed_forward, model.dropout) == (1, 1, "pre", 4, 0.2)
     assert (model.training.rate, model.training.patience, model.training.clip) == (0.01, None, None)
@@ -372,7 +372,7 @@ def interrupted(home, words, wait):
 
 def test_interrupting_a_fit_keeps_the_best_so_far(home):
     words = ["fit", "ratings.csv", *ROLES, "-o", "i.efattn", "--epochs", "100000", "--patience", "0"]
-    words += ["--width", "8", "--device", "cpu", "--history", "i.jsonl"]
+    words += ["--width", "8", "--device", "cpu", "--history", "i.jsonl", "--validation", "0.2"]
     history = home / "i.jsonl"
     code, out, err = interrupted(home, words, lambda: history.exists() and history.read_text().count("\n") > 2)
     assert code == 130, err

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+from shell import QUICK, forked
 from small import efa, ratings, weather
 from small_training import ROLES, STEPS, TABLE, Stop, dying_at, model, same, without_seconds
 
@@ -12,6 +13,7 @@ import efattn
 from efattn import DataError, inference, simple
 from efattn.data import Roles, Table
 from efattn.data.folds import parts_in_turn, rows_apart
+from efattn.estimators import shares
 from efattn.estimators.blueprint import prepare
 from efattn.estimators.verdict import verdict
 from efattn.training import forget, left_in
@@ -52,6 +54,16 @@ def test_a_small_table_is_fitted_in_folds_and_predicted_by_all_of_them(tmp_path,
     assert np.isfinite(again.update(ratings(seed=3), validation=0.2).score(TABLE))
 
 
+def test_the_shell_makes_folds_and_says_so(tmp_path):
+    TABLE.write_csv(tmp_path / "t.csv")
+    words = ["fit", "t.csv", "--group", "user", "--item", "movie", "--value", "real", "--terms", "value", *QUICK]
+    words += ["--companions", "ItemMean", "--compare", "--json", "-o", "m.efattn", "--validation", "3"]
+    told = forked(*words, cwd=tmp_path).good()
+    assert "Held out: each group once, in 3 folds." in told.err
+    assert np.isfinite(told.json()["held_out"]["real"]["model"])
+    assert len(efattn.load(tmp_path / "m.efattn").members_) == 3
+
+
 def test_each_group_is_held_out_once_and_gone_from_what_its_fold_knows():
     _, blueprint = folded()
     held = np.concatenate([fold.held.rows for fold in blueprint.folds])
@@ -74,6 +86,18 @@ def test_what_is_told_is_of_groups_that_nothing_had_seen():
     (note,) = (str(note) for note in fitted.notes_ if note.kind == "companions")
     assert f"together {told['model']:.4f}" in note
     assert f"networks alone {told['network']:.4f}" in note
+
+
+def test_a_network_is_judged_as_if_other_folds_had_stopped_it():
+    scores = [[-3.0, -2.0, -2.5], [-3.0, -2.2, -2.1], [-3.0, -1.5], [-4.0, -1.0, -2.0]]
+    history = [
+        {"term": "real", "member": k, "fold": k, "validation": score} for k, mine in enumerate(scores) for score in mine
+    ]
+    assert shares.optimism(history, "real") == pytest.approx(np.median([0.0, 0.1, 0.0, 0.0]))
+    assert shares.optimism([record for record in history if record["fold"] < 2], "real") == 0
+    assert shares.optimism(history, "item") == 0
+    jumpy = [{**record, "validation": record["validation"] - (record["fold"] == 3) * 9} for record in history]
+    assert shares.optimism(jumpy, "real") == 0  # one odd fold decides nothing
 
 
 def test_companions_are_fitted_to_all_groups_and_keep_their_shares():

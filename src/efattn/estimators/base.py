@@ -174,7 +174,7 @@ class GroupEstimator(BaseEstimator, ABC):
             recipes, parts, self.context, options, self.seed, offers=not asked, stages=stages
         )
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        chosen, notes = shares.chosen(parts, networks, offers)
+        chosen, notes = shares.chosen(parts, networks, offers, trained.history)
         notes = [*members.unfinished(trained, options), *notes]
         self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
         self.first_fits_ = tuple(

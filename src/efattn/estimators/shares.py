@@ -5,7 +5,8 @@
 Each target is scored by networks and companions that were fitted without its group: to the training groups where a
 share was held out, to the other folds where each group is held out once. a draws shares together where groups are few.
 The simplest part, each item's own distribution, keeps at least what one target in favour of it would give: it is wide
-where all others may be far off, and one row far off can cost more than a thousand good ones gain.
+where all others may be far off, and one row far off can cost more than a thousand good ones gain. A network that was
+stopped by its own fold is judged as if the other folds had stopped it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,6 +24,7 @@ from efattn.inference import Part, mixture
 from efattn.models import Conditionals, Model
 from efattn.simple import ItemMean, Popularity, Recipe
 from efattn.simple.base import TOKENS
+from efattn.training import Record
 
 LEAST = 0.005  # of all targets: what explains fewer has no share
 FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
@@ -105,12 +107,29 @@ def best_shares(values: Tensor, weight: Tensor, groups: int, simplest: int | Non
     return share / share.sum() if float(share.sum()) else torch.eye(parts, dtype=torch.float64)[0]
 
 
+def optimism(history: Sequence[Record], name: str) -> float:
+    """How much of a network's score on its own fold comes from having been stopped there: of each fold, its best score
+    less that at the epoch which the other folds like best; the median of these. 0 where there are no folds."""
+    curves = dict[int, list[float]]()
+    for record in history:
+        if record["term"] == name and "fold" in record and record["validation"] is not None:
+            curves.setdefault(record["member"], []).append(record["validation"])
+    if len(curves) < 3:
+        return 0.0
+    longest = max(map(len, curves.values()))
+    table = np.array([curve + curve[-1:] * (longest - len(curve)) for curve in curves.values()])
+    others = (table.sum(0) - table).argmax(1)  # (network,): the epoch that all others like best
+    return float(np.median(table.max(1) - table[np.arange(len(table)), others]))
+
+
 def chosen(
     parts: Sequence[Blueprint],
     networks: Sequence[Sequence[Model]],
     offers: Sequence[Mapping[str, Sequence[Offer]]],
+    history: Sequence[Record] = (),
 ) -> tuple[dict[str, list[float]], list[Note]]:
-    """By term, the share of each companion; and that in words. offers: of each part, by term."""
+    """By term, the share of each companion; and that in words. offers: of each part, by term; history: of the
+    networks."""
     shares, notes = dict[str, list[float]](), list[Note]()
     for name, first in offers[0].items():
         held = scored(parts, name, networks, [[one.model for one in mine[name]] for mine in offers])
@@ -120,7 +139,9 @@ def chosen(
             notes.append(Note("companions", f"Companions of {name!r} share equally: no held-out row to choose by."))
             continue
         simplest = next((k for k, recipe in enumerate(recipes, 1) if isinstance(recipe, SIMPLEST)), None)
-        best = best_shares(held.values, held.weight, held.groups, simplest)
+        known = held.values.clone()
+        known[:, 0] -= optimism(history, name)
+        best = best_shares(known, held.weight, held.groups, simplest)
         shares[name] = best[1:].tolist()
         notes.append(_words(name, recipes, best, held))
     return shares, notes
