@@ -187,7 +187,7 @@ def test_what_was_fitted_once_more_took_the_same_course():
 def test_a_companion_is_fitted_to_all_groups_once_more():
     calm, recipe = Training(epochs=2, tokens=64, device="cpu"), simple.AdditiveLogit()
     options = {"companions": recipe, "terms": "item", "training": calm, "context": "past", "gaps": False}
-    once, again = (efa(**options, refit=refit).fit(chain(40), **ROLES) for refit in (False, "auto"))
+    once, again = (efa(**options, refit=refit).fit(chain(40), **ROLES, validation=0.2) for refit in (False, True))
     one, two = (model.companions_["item"][0] for model in (once, again))
     assert one.share == two.share > 0.5
     assert one.recipe == two.recipe == recipe

@@ -214,8 +214,8 @@ class AdditiveItems(DirectlyFitted):
         course.take(course.mean)
 
     def _search(self, train: Groups, check: Groups | None, tick: Tick) -> tuple[tuple[float, int], ...]:
-        """What held-out groups like best; the weights are left there. From a usual penalty on, weaker ones go on from
-        the best weights so far as long as that helps, then stronger ones. Nothing to choose by: popularity."""
+        """What held-out groups like best; the weights are left there. From a usual penalty on, stronger ones go on
+        from the best weights so far as long as that helps, then weaker ones. Nothing to choose by: popularity."""
         end, given = time.monotonic() + self.options.seconds, self.options.penalty
         course = Course(self, train)
         best = State(course.mean, -float("inf"))
@@ -223,10 +223,10 @@ class AdditiveItems(DirectlyFitted):
             penalty = course.usual if given is None else float(given)
             best = best._replace(score=course.score(check))
             while not (best := self._phase(course, check, penalty, best, end, tick)).course and given is None:
-                penalty /= FACTOR  # nothing is strong enough to be seen
-                if penalty < 1 or time.monotonic() > end:
+                penalty *= FACTOR  # noise was learnt first
+                if penalty > FACTOR**4 * course.usual or time.monotonic() > end:
                     break
-            for factor in (1 / FACTOR, FACTOR) if given is None and best.course else ():
+            for factor in (FACTOR, 1 / FACTOR) if given is None and best.course else ():
                 while time.monotonic() < end:
                     found = self._phase(course, check, best.course[-1][0] * factor, best, end, tick)
                     if found is best:
@@ -275,8 +275,9 @@ class Course:
 
     @property
     def usual(self) -> float:
-        """About the largest singular value of a gradient that is only noise: what is below it should stay 0."""
-        return max((self.targets * float(self.popular.exp().max())) ** 0.5, 1.0)
+        """A fifth of the largest singular value that a gradient of noise alone would have, were every context of length
+        1: a place to begin from, as weights make contexts smaller."""
+        return max((self.targets * float(self.popular.exp().max())) ** 0.5 / 5, 1.0)
 
     @torch.no_grad()
     def _start(self, flat: Batch) -> None:
