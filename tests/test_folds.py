@@ -13,7 +13,7 @@ import efattn
 from efattn import DataError, inference, simple
 from efattn.data import Roles, Table
 from efattn.data.folds import parts_in_turn, rows_apart
-from efattn.estimators import shares
+from efattn.estimators import companions, shares
 from efattn.estimators.blueprint import prepare
 from efattn.estimators.verdict import verdict
 from efattn.training import forget, left_in
@@ -109,6 +109,12 @@ def test_companions_are_fitted_to_all_groups_and_keep_their_shares():
             assert one.share == other.share
             assert one.recipe == other.recipe
             assert not same(one.model.state_dict(), other.model.state_dict())
+
+
+def test_all_groups_are_shrunk_as_much_as_the_middle_fold():
+    assert companions._middle([3.0, 1.0, 2.0, 9.0]) == 2.0
+    assert companions._middle([(1.0, 5.0), (2.0, 3.0), (3.0, 4.0)]) == (2.0, 4.0)
+    assert companions._middle([((0.1, 5),), ((0.3, 2), (0.1, 4)), ()]) == ((0.1, 5),)
 
 
 @pytest.mark.parametrize("ensemble", [1, 2])

@@ -204,12 +204,20 @@ def _again(
     models = [one.model for one in several if isinstance(one.model, DirectlyFitted)]
     if models:
         each = [model.chosen_options() for model in models]
-        middle = {name: median_low(chosen[name] for chosen in each) for name in each[0]}
+        middle = {name: _middle([chosen[name] for chosen in each]) for name in each[0]}
         mine = replace(recipe, **middle)  # type: ignore[type-var]
     else:
         steps = [one.replay for one in several if one.replay is not None]
         mine, served = recipe, sorted(steps, key=lambda x: len(x.rates) * x.batches)[(len(steps) - 1) // 2]
     return _fitted(mine, whole, context, options, seed, stages, served)._replace(recipe=recipe)
+
+
+def _middle(values: Sequence[Any]) -> Any:
+    """Of what parts have chosen; of several numbers, of each on its own."""
+    flat = all(isinstance(one, tuple) and all(isinstance(x, float) for x in one) for one in values)
+    if flat and len({len(one) for one in values}) == 1:
+        return tuple(median_low(column) for column in zip(*values, strict=True))
+    return median_low(values)
 
 
 def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
