@@ -25,7 +25,7 @@ from efattn.network import Context
 from efattn.simple import LinearModel
 
 HELD, SPLITS = 0.25, 3  # share left out, and how often
-LARGE = 500_000  # rows times items, from which on what each item looks like on its own decides
+LARGE = 500_000  # rows looked at times items, from which on what each item looks like on its own decides
 FEWEST = 8  # groups: of fewer, what is left out says more about the linear model than about the family
 SECONDS, GROUPS, ROWS = 3.0, 1000, 5000  # how long it may take in all, and how many groups and rows are looked at
 PENALTY = 100.0  # of the linear model: the same for all
@@ -40,7 +40,7 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
     if len(draft.choices) != 1 or not draft.choices[0].rivals or len(groups) < FEWEST or groups.value is None:
         return draft.choices
     choice, seen = draft.choices[0], groups.value[:, 0][np.isfinite(groups.value[:, 0])]
-    if len(groups.rows) * max(draft.items, 1) > LARGE or not seen.size or seen.min() == seen.max():
+    if min(len(groups.rows), ROWS) * max(draft.items, 1) > LARGE or not seen.size or seen.min() == seen.max():
         return draft.choices
     end, scores = time.monotonic() + SECONDS, dict[str, list[Tensor]]()
     for k in range(SPLITS):

@@ -9,7 +9,7 @@ it is in double precision.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, final
 
 import numpy as np
@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
+from efattn.data.standardiser import item_units
 from efattn.errors import DataError, named, option
 from efattn.families import Family, Product
 from efattn.models.scoring import Conditionals, ItemSupport, at
@@ -94,11 +95,16 @@ class DirectlyFitted(Conditionals):
     def start(self, batch: Batch) -> None:
         """`fit` takes all it needs."""
 
+    def as_scored(self, groups: Groups) -> Groups:
+        """The groups as the family has them, where a fit sees them in other units."""
+        return groups
+
     @final
     @torch.no_grad()
     def score(self, groups: Groups) -> float:
         """Mean log-likelihood of the groups' targets."""
         total = weight = 0.0
+        groups = self.as_scored(groups)
         for batch in groups.batches(max(256, min(TOKENS, 2**26 // self.family.size)), context=self.context):
             scores = self.log_prob(batch)
             counts = scores.weight * scores.scored
@@ -123,7 +129,7 @@ class MeanAndVariance(DirectlyFitted):
             raise DataError(
                 "A simple model has one value column; fit one for each, or EFA, which takes several.", option="value"
             )
-        self.part = self.family.parts[0]
+        self.part, self.fitting = self.family.parts[0], False
         if not self.part.scalar:
             wanted = f"choose a family of one column, such as {option('family', 'gaussian')}"
             raise DataError(
@@ -134,6 +140,8 @@ class MeanAndVariance(DirectlyFitted):
         self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
         rows = (max(setting.items, 1) + 1,) if self.kinds else ()
         self.register_buffer("marginal_fit", torch.zeros(*rows, self.part.size, dtype=torch.float64))
+        if self.kinds:  # items of different kinds are comparable in units of their own
+            self.register_buffer("units", torch.ones(2, *rows, dtype=torch.float64))
 
     @abstractmethod
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
@@ -155,15 +163,52 @@ class MeanAndVariance(DirectlyFitted):
                 option="target",
             )
         self._set(marginal_fit=self.part.start(torch.tensor(kept)) if not self.kinds else self._by_item(groups))
-        self.fit_moments(groups, held, tick or (lambda done, of: None))
+        if self.kinds and groups.item is not None:
+            seen = ~np.isnan(value[:, 0])
+            self._set(units=np.stack(item_units(value[seen, 0], groups.item[seen], self.items)))
+            groups, held = self._in_units(groups), None if held is None else self._in_units(held)
+            self.fitting = True
+        try:
+            self.fit_moments(groups, held, tick or (lambda done, of: None))
+        finally:
+            self.fitting = False
 
     @final
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
-        mean, variance = self.moments(batch)
         start = self.get_buffer("marginal_fit")
-        if self.kinds:
-            start = start[self.cells(batch).item[:, : batch.length]]
-        return at(self.part.from_moments(self.floored(mean, batch), variance, start), slots)
+        if not self.kinds:
+            mean, variance = self.moments(batch)
+            return at(self.part.from_moments(self.floored(mean, batch), variance, start), slots)
+        item = self.cells(batch).item
+        centre, scale = self.get_buffer("units")[:, item]
+        assert batch.value is not None
+        own = (batch.value.double() - centre[..., None]) / scale[..., None]
+        mean, variance = self.moments(replace(batch, value=own))
+        here = slice(0, batch.length)
+        mean, variance = mean * scale[:, here] + centre[:, here], variance * scale[:, here] ** 2
+        return at(self.part.from_moments(mean, variance, start[item[:, here]]), slots)
+
+    @final
+    def as_scored(self, groups: Groups) -> Groups:
+        if not self.fitting:
+            return groups
+        every = groups.every
+        assert every.value is not None
+        assert every.item is not None
+        centre, scale = self.get_buffer("units").numpy()[:, np.minimum(every.item, self.items)]
+        value = every.value * scale[:, None] + centre[:, None]
+        for rows, column, part in self.family.by_item(every.item):
+            if part.discrete:
+                value[rows, column] = np.rint(value[rows, column])
+        return replace(groups, every=replace(every, value=value))
+
+    def _in_units(self, groups: Groups) -> Groups:
+        """With values in units of each item's own spread."""
+        every = groups.every
+        assert every.value is not None
+        assert every.item is not None
+        centre, scale = self.get_buffer("units").numpy()[:, np.minimum(every.item, self.items)]
+        return replace(groups, every=replace(every, value=(every.value - centre[:, None]) / scale[:, None]))
 
     def _by_item(self, groups: Groups) -> Tensor:
         """(items + 1, size): where a family depends on the item, each one's own fit."""
