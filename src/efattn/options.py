@@ -66,7 +66,7 @@ class Training:
     clip: float | None = _field(1.0, "The largest norm of a gradient; none for any.", above=0, zero=True)
     patience: int | Literal["auto"] | None = _field(
         "auto",
-        "Epochs without a better validation score before the rate falls or training stops; auto for 5, or those of 100 "
+        "Epochs without a better validation score before the rate falls or training stops; auto for 5, or those of 60 "
         "steps; none to run all epochs.",
         low=1,
         zero=True,
@@ -121,7 +121,7 @@ class Training:
         return planned if self.epochs is None else self.epochs
 
     def patience_for(self, batches: int) -> int | None:
-        return max(5, -(-100 // max(batches, 1))) if self.patience == "auto" else self.patience
+        return max(5, -(-60 // max(batches, 1))) if self.patience == "auto" else self.patience
 
     def warm_steps(self, total: int) -> int:
         """How many steps it takes until the highest rate."""
@@ -333,7 +333,7 @@ FIT = {
     "validation": (
         "Held out to stop early and to choose by: a share of the groups (with lags: of the times), a number of folds, "
         "so that each group is held out once, 'last' for the last times, a table, or none. auto is five folds of a "
-        "table with fewer than 2,000 rows, three of one with fewer than 5,000 in fewer than 50 groups, and else, or "
+        "table with fewer than 1,000 rows, three of one with fewer than 5,000 in fewer than 100 groups, and else, or "
         "where refit is off, a fifth of the groups. Of one group rows are held out, in the past its last ones."
     ),
     "checkpoint": "A folder to keep the state of training in, until the model is saved.",

@@ -28,7 +28,7 @@ from efattn.inference import AttentionWeights, Companion, Fitted
 from efattn.models import Conditionals, Model
 from efattn.network import Context
 from efattn.options import fit_words
-from efattn.training import Checkpoint, Record, Training, memory, resolve_device
+from efattn.training import Checkpoint, Record, Training, memory, resolve_device, threads
 
 
 class GroupEstimator(BaseEstimator, ABC):
@@ -152,7 +152,8 @@ class GroupEstimator(BaseEstimator, ABC):
         with saving.without_memory():
             empty = Model(self._terms(blueprint))
         memory.check(empty, blueprint.train, options.draws, options.tokens, resolve_device(options))
-        with contextlib.nullcontext() if kept is None else kept.claimed(resume):
+        claimed = contextlib.nullcontext() if kept is None else kept.claimed(resume)
+        with claimed, threads.suited_to(len(blueprint.train.rows)):
             self._fit_parts(blueprint, options, stages, callbacks, kept, resume)
         self._kept = None if self.fitted_.interrupted else kept
         return self
@@ -162,6 +163,8 @@ class GroupEstimator(BaseEstimator, ABC):
     ) -> None:
         """Networks and companions of each part, the shares that groups held out ask for, and then all groups."""
         parts, number = blueprint.parts, self._number
+        if len(parts) > 1 and options.steps is None:  # all folds together take about as many as one fit
+            options = replace(options, steps=options.planned_steps // len(parts))
         recipes = companions.recipes(self.companions, parts[0], self.context)
         each = [part for part in parts for _ in range(number)]
         models = [self._build(part, member=k) for k, part in enumerate(each)]

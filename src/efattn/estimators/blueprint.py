@@ -27,7 +27,7 @@ from efattn.options import check_terms
 from efattn.simple import Setting
 
 # folds by rows, and by groups: what takes under a minute; and the share of the groups of a larger table
-SMALL, FOLDS, MEDIUM, FEW_GROUPS, FEWER_FOLDS, SHARE = 2000, 5, 5000, 50, 3, 0.2
+SMALL, FOLDS, MEDIUM, FEW_GROUPS, FEWER_FOLDS, SHARE = 1000, 5, 5000, 100, 3, 0.2
 COST = 0.1  # nats a value
 LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: single precision has none between 2^24s
 

@@ -98,15 +98,22 @@ def fitted_offers(
     fitted: list[dict[str, list[Offer]]] = [{} for _ in parts]
     for recipe in recipes:
         try:
-            models = [_fitted(recipe, part, context, options, seed, stages) for part in parts]
+            mine = _shared_time(recipe, len(parts)) if offers else recipe
+            models = [_fitted(mine, part, context, options, seed, stages)._replace(recipe=recipe) for part in parts]
         except (EfattnError, ArithmeticError, RuntimeError, ValueError) as error:
             if not offers:
                 raise
             log.debug("No simple model beside the network: %s", error)
             continue
-        for mine, one in zip(fitted, models, strict=True):
-            mine.setdefault(parts[0].term_name(recipe.models), []).append(one)
+        for some, one in zip(fitted, models, strict=True):
+            some.setdefault(parts[0].term_name(recipe.models), []).append(one)
     return fitted
+
+
+def _shared_time(recipe: Recipe, parts: int) -> Recipe:
+    """All parts together take the time that one may."""
+    seconds = getattr(recipe, "seconds", None)
+    return recipe if seconds is None else replace(recipe, seconds=seconds / parts)  # type: ignore[type-var]
 
 
 def fitted_simple(

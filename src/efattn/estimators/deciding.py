@@ -27,7 +27,7 @@ from efattn.simple import LinearModel
 HELD, SPLITS = 0.25, 3  # share left out, and how often
 LARGE = 500_000  # rows looked at times items, from which on what each item looks like on its own decides
 FEWEST = 8  # groups: of fewer, what is left out says more about the linear model than about the family
-SECONDS, GROUPS, ROWS = 3.0, 1000, 5000  # how long it may take in all, and how many groups and rows are looked at
+SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
 PENALTY = 100.0  # of the linear model: the same for all
 HEAVY = 0.02  # nats a value by which a t law has to be better, besides
 TOKENS = 16_384
