@@ -99,7 +99,7 @@ def fitted_offers(
     for recipe in recipes:
         try:
             models = [_fitted(recipe, part, context, options, seed, stages) for part in parts]
-        except (EfattnError, ArithmeticError, RuntimeError, ValueError) as error:
+        except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
             if not offers:
                 raise
             log.debug("No simple model beside the network: %s", error)
