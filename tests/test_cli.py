@@ -21,7 +21,19 @@ from efattn.cli.messages import in_words
 from efattn.cli.names import KNOWN, flag
 from efattn.errors import named, option
 
-VERBS = ["fit", "score", "predict", "recommend", "similar", "attention", "summary", "datasets", "bench", "demo"]
+VERBS = [
+    "fit",
+    "score",
+    "predict",
+    "recommend",
+    "similar",
+    "attention",
+    "summary",
+    "datasets",
+    "bench",
+    "demo",
+    "compare",
+]
 ROLES = ["--group", "user", "--item", "movie", "--value", "rating", "--order", "at", "--context", "past"]
 
 

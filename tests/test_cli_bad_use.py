@@ -190,7 +190,10 @@ WRONG_FILES = {
         ["fit", "ratings.csv", "--value", "rating", "--group", "user", "--family", "x=poisson", "-o", "n.efattn"],
         ["'x'"],
     ),
-    "width and heads": (["fit", "ratings.csv", "--item", "movie", "--width", "9", "-o", "n.efattn"], ["9"]),
+    "width and heads": (
+        ["fit", "ratings.csv", "--item", "movie", "--width", "9", "--heads", "2", "-o", "n.efattn"],
+        ["--width 9", "--heads 2"],
+    ),
     "a negative rate": (["fit", "ratings.csv", "--item", "movie", "--rate", "-1", "-o", "n.efattn"], ["rate"]),
     "no such device": (
         ["fit", "ratings.csv", "--item", "movie", "--group", "user", "--device", "abacus", "-o", "n.efattn"],

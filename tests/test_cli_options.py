@@ -127,7 +127,8 @@ REFUSED = {
     "--norm": ("layer", "'pre', 'post' or None"),
     "--validation": ("nowhere.csv", "There is no file 'nowhere.csv'"),
     "--family": ("poison", "Did you mean 'poisson'?"),
-    "--width": ("9", "--width 9 is not a multiple of --heads 2"),
+    "--width": ("9.5", "must be a whole number from 1 to 65536 or 'auto'"),
+    "--width 9 --heads": ("2", "--width 9 is not a multiple of --heads 2"),
 }
 
 
@@ -135,7 +136,7 @@ REFUSED = {
 def test_a_value_that_cannot_be_is_refused_with_what_can(home, name):
     word, told = REFUSED[name]
     roles = ["--group", "user", "--item", "movie", "--value", "rating"]
-    code, out, err = forked("fit", "ratings.csv", *roles, name, word, "-o", "never.efattn", cwd=home)
+    code, out, err = forked("fit", "ratings.csv", *roles, *name.split(), word, "-o", "never.efattn", cwd=home)
     assert (code, out) == (2, "")
     assert told in err
     assert err.count("\n") == 1

@@ -39,7 +39,7 @@ QUICKLY = {
     "fit: a column twice": ["fit", "ratings.csv", *ROLES, "--order", "rating", "-o", "n.efattn"],
     "fit: a bad number": ["fit", "ratings.csv", *ROLES, "--layers", "two", "-o", "n.efattn"],
     "fit: out of range": ["fit", "ratings.csv", *ROLES, "--rate", "-1", "-o", "n.efattn"],
-    "fit: width and heads": ["fit", "ratings.csv", *ROLES, "--width", "9", "-o", "n.efattn"],
+    "fit: width and heads": ["fit", "ratings.csv", *ROLES, "--width", "9", "--heads", "2", "-o", "n.efattn"],
     "fit: no such option": ["fit", "ratings.csv", "--widht", "9", "-o", "n.efattn"],
     "fit: no folder": ["fit", "ratings.csv", *ROLES, "-o", "no/n.efattn"],
     "fit: no validation table": ["fit", "ratings.csv", *ROLES, "--validation", "x.csv", "-o", "n.efattn"],

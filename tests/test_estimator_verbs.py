@@ -96,7 +96,7 @@ def test_a_full_group_has_nothing_missing():
 
 
 def test_items_with_lags_have_an_empty_history_too():
-    model = efa(lags=1).fit(WEATHER, **DAYS, time="day")
+    model = efa(lags=1, terms=["item", "value"]).fit(WEATHER, **DAYS, time="day")  # asked for: each day has all items
     assert model.recommend(k=5)["probability"].sum() == pytest.approx(1, abs=1e-5)
     assert len(model.recommend(WEATHER.filter(pl.col("station") < 3), k=2)) == 2 * 24
 

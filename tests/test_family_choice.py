@@ -135,6 +135,22 @@ def test_groups_that_are_left_out_decide_between_rivals(monkeypatch):
         assert "groups left out have" in choice.why
 
 
+def test_a_family_that_failed_once_is_no_rival(monkeypatch):
+    honest, calls = deciding._by_group, []
+
+    def broken(model, held):
+        calls.append(type(model.family.parts[0]).__name__)
+        if calls.count(calls[-1]) == 2 and calls[-1] == "StudentT":
+            raise MemoryError
+        return honest(model, held)
+
+    monkeypatch.setattr(deciding, "SECONDS", 60.0)
+    monkeypatch.setattr(deciding, "_by_group", broken)
+    (choice,) = decided(np.random.default_rng(0).standard_t(2.2, (60, 4))).choices
+    assert calls.count("StudentT") == deciding.SPLITS
+    assert choice.family.name == "gaussian"
+
+
 def test_items_of_very_different_spread_are_seen_in_units_of_their_own(monkeypatch):
     scale = np.array([0.01, 1.0, 50.0, 4000.0])
     y = scale * (3 + DRAW.normal(size=(60, 1)) + DRAW.normal(size=(60, 4)))

@@ -41,6 +41,16 @@ def ragged():
     return groups
 
 
+@BOTH
+def test_a_matrix_that_rounding_makes_singular_has_conditionals_too(context):
+    z = torch.tensor([[1.0, -2.0, 0.5, 1.5], [1.0, 7e16, 7e16, -7e16]]).double()
+    k = 0.8 * z[:, :, None] * z[:, None] + 0.5 * torch.eye(4).double()
+    seen, rest = torch.ones(2, 4).bool(), torch.tensor([[1.0, -1.0, 0.5, 2.0], [1.0, 6e16, 8e16, -7e16]]).double()
+    both, alone = conditioned(k, rest, seen, 4, context), conditioned(k[:1], rest[:1], seen[:1], 4, context)
+    assert all(bool(x.isfinite().all()) for x in both)
+    assert all(torch.equal(x[:1], y) for x, y in zip(both, alone, strict=True))  # what is whole stays exact
+
+
 # ---- many items
 
 

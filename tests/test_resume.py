@@ -157,7 +157,7 @@ CHANGED = TABLE.with_columns(pl.when(pl.int_range(pl.len()) == 0).then(9.0).othe
         ),
         (
             lambda path: model(dropout=0.3, ensemble=2).fit(TABLE, **ROLES, checkpoint=path, resume=True),
-            "other options: dropout=0.2 there, dropout=0.3 here; ensemble=1 there, ensemble=2 here",
+            "other options: dropout=0.2 there, dropout=0.3 here; ensemble='auto' there, ensemble=2 here",
         ),
         (
             lambda path: model(training=replace(STEPS, rate=0.1)).fit(TABLE, **ROLES, checkpoint=path, resume=True),

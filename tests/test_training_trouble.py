@@ -20,7 +20,7 @@ def test_a_loss_that_turns_nan_says_where_and_what_to_do(monkeypatch):
 
     def broken(self, batch, draws=None):
         scores = honest(self, batch, draws)
-        calls[0] += self.training
+        calls[0] += self.training and hasattr(self, "stack")  # a network, not the models that choose its family
         return scores._replace(values=scores.values * float("nan")) if calls[0] == 3 else scores
 
     monkeypatch.setattr(Conditionals, "log_prob", broken)

@@ -9,6 +9,8 @@ Of items without values only an order tells one event from the next, and an item
 that coming back is usual.
 """
 
+from collections.abc import Mapping
+
 import numpy as np
 
 from efattn.data.groups import Groups
@@ -17,11 +19,12 @@ from efattn.errors import Note
 SELDOM = 0.25  # repeats for a copy, at most
 
 
-def duplicated(groups: Groups, order: np.ndarray | None) -> Note | None:
-    """order: of each row of the table."""
+def duplicated(groups: Groups, order: np.ndarray | None, words: Mapping[str, np.ndarray]) -> Note | None:
+    """order: of each row of the table; words: columns whose levels do not tell all of them apart, numbered."""
     every, value = groups.every, groups.every.value
     keys = {"group": groups.group, "item": every.item, "order": None if order is None else order[every.row]}
     keys |= {f"attribute {k}": x for k, x in enumerate(() if every.attributes is None else every.attributes.T)}
+    keys |= {f"words {name}": x[every.row] for name, x in words.items()}
     known = {name: x for name, x in keys.items() if x is not None}
     looser = dict(known)
     if value is None:

@@ -135,6 +135,11 @@ class Reading:
         self.notes.append(Note("categories", said, column=column.name))
         return levels
 
+    def folded(self) -> dict[str, np.ndarray]:
+        """(row,): the number of each word in columns that had too many for all of them to be levels."""
+        columns = {name: plain(self.source.column(name, "attributes")) for name in self.joined}
+        return {name: column.rank("dense").to_numpy() for name, column in columns.items()}
+
     def matrix(self, role: str, levels: Levels) -> np.ndarray | None:
         """(row, column): values or attributes; an absent column is NaN."""
         names = self.roles.of(role)

@@ -90,7 +90,7 @@ class Schema:
         if when and (when != "auto" or roles.item):
             schema = schema._with_when(reading, sure=when != "auto")
         groups = schema._encode(reading)
-        twice = duplicated(groups, reading.order)
+        twice = duplicated(groups, reading.order, reading.folded())
         groups.notes.extend([] if twice is None else [twice])
         if schema.when_kind is not None and when == "auto" and not uneven(groups.times_between):
             schema, groups = replace(schema, when_kind=None), replace(groups, every=replace(groups.every, when=None))

@@ -100,7 +100,7 @@ def fitted_offers(
         try:
             mine = _shared_time(recipe, len(parts)) if offers else recipe
             models = [_fitted(mine, part, context, options, seed, stages)._replace(recipe=recipe) for part in parts]
-        except (EfattnError, ArithmeticError, RuntimeError, ValueError) as error:
+        except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
             if not offers:
                 raise
             log.debug("No simple model beside the network: %s", error)

@@ -49,9 +49,10 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
             break
         for name, one in mine.items():
             scores.setdefault(name, []).append(one)
-    if len(scores) < 2:
+    often = max(map(len, scores.values()), default=0)
+    several = {name: torch.cat(parts) for name, parts in scores.items() if len(parts) == often}  # of the same groups
+    if len(several) < 2:
         return draft.choices
-    several = {name: torch.cat(parts) for name, parts in scores.items()}
     best = _best(several)
     family = next(one for one in choice.rivals if one.name == best)
     return (Choice(family, choice.columns, f"{_what(choice, family)}; {_told(several, best)}"),)
@@ -95,7 +96,7 @@ def _scores(
             model.fit(mine.train)  # type: ignore[operator]
             one = _by_group(model, mine.held)
             one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
-        except (EfattnError, ArithmeticError, RuntimeError, ValueError):
+        except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):
             continue
         if one.isfinite().all() and float(one[:, 1].sum()) > 0:
             scores[family.name] = one

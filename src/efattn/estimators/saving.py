@@ -41,7 +41,7 @@ def save(fitted: Fitted, path: str | Path) -> None:
         "notes": [note.to_json() for note in fitted.notes],
         "sizes": dict(fitted.sizes),
         "units": dict(fitted.units),
-        "network": {kind: dict(sizes) for kind, sizes in fitted.network.items()},
+        "network": {kind: plain(sizes) for kind, sizes in fitted.network.items()},
         "frames": fitted.frames,
         "members": len(fitted.members),
         "companions": {name: [_about(one) for one in several] for name, several in fitted.companions.items()},

@@ -18,6 +18,7 @@ from efattn.data import Groups
 from efattn.network import Context
 
 NONE = 1e9
+ROUNDED = (1e-12, 1e-10, 1e-8, 1e-6)  # noise, as a share of the variances
 TAILS = (100.0, 50.0, 20.0, 10.0, 5.0, 3.0)
 
 
@@ -41,12 +42,23 @@ class Seen(NamedTuple):
 def conditioned(k: Tensor, rest: Tensor, seen: Tensor, targets: int, context: Context) -> Seen:
     """k: (batch, cell, cell); rest: departures from the mean, 0 where not seen; targets: the last cells."""
     both = seen[:, :, None] & seen[:, None]
-    factor = torch.linalg.cholesky(torch.where(both, k, 0.0) + torch.diag_embed((~seen).double()))
+    factor = _factor(torch.where(both, k, 0.0) + torch.diag_embed((~seen).double()))
     looked = torch.where(seen[:, :, None], k, 0.0)[..., -targets:]  # (batch, context, target)
     prior = k.diagonal(dim1=1, dim2=2)[:, -targets:]
     if context == "past":
         return _past(factor, looked, rest, prior, seen)
     return _others(factor, looked, rest, prior, seen)
+
+
+def _factor(k: Tensor) -> Tensor:
+    """Of Cholesky. What is not positive by rounding, as where attributes lie 1e8 spreads off, gets a little noise."""
+    factor, wrong = torch.linalg.cholesky_ex(k)
+    for share in ROUNDED:
+        if not bool(wrong.any()):
+            return factor
+        more = torch.where(wrong > 0, share, 0.0)[:, None] * k.diagonal(dim1=1, dim2=2)
+        factor, wrong = torch.linalg.cholesky_ex(k + torch.diag_embed(more))
+    return torch.linalg.cholesky(k)
 
 
 def _past(factor: Tensor, looked: Tensor, rest: Tensor, prior: Tensor, seen: Tensor) -> Seen:
