@@ -196,13 +196,6 @@ def test_bench(tmp_path):
     assert (tmp_path / "results" / "tables.json").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["synthetic", "weather"])
-def test_demo(tmp_path, name):
-    told = efattn("demo", name, "-o", "out", "--json", cwd=tmp_path).good().json()
-    assert any(file.endswith(".png") for file in told["files"])
-
-
 # ---- a table like no other
 
 
@@ -384,8 +377,8 @@ def test_interrupting_a_fit_keeps_the_best_so_far(home):
 
 @pytest.mark.slow
 def test_an_interrupted_fit_resumes(home):
-    words = ["fit", "ratings.csv", *ROLES, "--epochs", "30", "--patience", "0", "--width", "8", "--device", "cpu"]
-    words += ["--no-compare", "--checkpoint", "state", "--checkpoint-seconds", "0"]
+    words = ["fit", "ratings.csv", *ROLES, *QUICK, "--epochs", "30", "--patience", "0"]
+    words += ["--checkpoint", "state", "--checkpoint-seconds", "0"]
     history = home / "r.jsonl"
     made = [*words, "-o", "cut.efattn", "--history", "r.jsonl"]
     code, _, _ = interrupted(home, made, lambda: history.exists() and history.read_text().count("\n") > 2)
