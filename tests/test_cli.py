@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
-from shell import EFATTN, ENVIRONMENT, QUICK, efattn, forked
+from shell import BRIEF, EFATTN, ENVIRONMENT, QUICK, efattn, forked
 from small import ratings, weather
 
 import efattn as library
@@ -254,7 +254,7 @@ def test_options_of_every_kind_reach_the_model(home):
 
 def test_latent_factors_from_the_shell(home):
     words = ["--group", "user", "--item", "movie", "--value", "real", "--model", "latent", "-o", "l.efattn"]
-    told = forked("fit", "ratings.csv", *words, *QUICK, "--compare", cwd=home).good()
+    told = forked("fit", "ratings.csv", *words, *BRIEF, "--compare", cwd=home).good()
     assert "LatentFactor" in told.out
     assert isinstance(library.load(home / "l.efattn"), library.LatentFactor)
     assert "--layers" in forked("fit", "ratings.csv", *words, "--force", "--layers", "2", cwd=home).err
