@@ -12,7 +12,8 @@ from typing import NamedTuple
 
 EFATTN = Path(sys.executable).parent / "efattn"
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "COLUMNS": "160", "NO_COLOR": "1"}
-QUICK = ["--epochs", "2", "--width", "8", "--device", "cpu", "--no-compare", "--validation", "0.2"]
+BRIEF = ["--epochs", "2", "--width", "8", "--device", "cpu", "--no-compare", "--validation", "0.2"]  # of any model
+QUICK = [*BRIEF, "--companions", "none", "--no-refit"]
 SERVER = """
 import json, os, sys
 import torch, torch._dynamo, efattn.estimators, efattn.cli  # the compiler, because optimisers load it

@@ -11,7 +11,7 @@ import numpy as np
 import polars as pl
 import pytest
 import typer
-from shell import EFATTN, ENVIRONMENT, QUICK, efattn, forked
+from shell import BRIEF, EFATTN, ENVIRONMENT, QUICK, efattn, forked
 from small import ratings, weather
 
 import efattn as library
@@ -208,13 +208,6 @@ def test_bench(tmp_path):
     assert (tmp_path / "results" / "tables.json").exists()
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["synthetic", "weather"])
-def test_demo(tmp_path, name):
-    told = efattn("demo", name, "-o", "out", "--json", cwd=tmp_path).good().json()
-    assert any(file.endswith(".png") for file in told["files"])
-
-
 # ---- a table like no other
 
 
@@ -273,7 +266,7 @@ def test_options_of_every_kind_reach_the_model(home):
 
 def test_latent_factors_from_the_shell(home):
     words = ["--group", "user", "--item", "movie", "--value", "real", "--model", "latent", "-o", "l.efattn"]
-    told = forked("fit", "ratings.csv", *words, *QUICK, "--compare", cwd=home).good()
+    told = forked("fit", "ratings.csv", *words, *BRIEF, "--compare", cwd=home).good()
     assert "LatentFactor" in told.out
     assert isinstance(library.load(home / "l.efattn"), library.LatentFactor)
     assert "--layers" in forked("fit", "ratings.csv", *words, "--force", "--layers", "2", cwd=home).err
@@ -396,8 +389,8 @@ def test_interrupting_a_fit_keeps_the_best_so_far(home):
 
 @pytest.mark.slow
 def test_an_interrupted_fit_resumes(home):
-    words = ["fit", "ratings.csv", *ROLES, "--epochs", "30", "--patience", "0", "--width", "8", "--device", "cpu"]
-    words += ["--no-compare", "--checkpoint", "state", "--checkpoint-seconds", "0"]
+    words = ["fit", "ratings.csv", *ROLES, *QUICK, "--epochs", "30", "--patience", "0"]
+    words += ["--checkpoint", "state", "--checkpoint-seconds", "0"]
     history = home / "r.jsonl"
     made = [*words, "-o", "cut.efattn", "--history", "r.jsonl"]
     code, _, _ = interrupted(home, made, lambda: history.exists() and history.read_text().count("\n") > 2)

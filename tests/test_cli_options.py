@@ -5,7 +5,7 @@ from typing import Literal
 
 import pytest
 import typer
-from shell import QUICK, forked
+from shell import BRIEF, QUICK, forked
 from small import ratings, weather
 
 import efattn as library
@@ -147,7 +147,7 @@ def test_options_of_one_model_are_refused_by_the_other(home):
     words = ["fit", "ratings.csv", "--group", "user", "--item", "movie", "-o", "never.efattn"]
     assert "--intercept is for --model latent" in forked(*words, "--intercept", cwd=home).err
     assert "--layers is for --model efa" in forked(*words, "--layers", "2", "--model", "latent", cwd=home).err
-    forked(*words[:-1], "l.efattn", "--model", "latent", "--intercept", *QUICK, cwd=home).good()
+    forked(*words[:-1], "l.efattn", "--model", "latent", "--intercept", *BRIEF, cwd=home).good()
     assert library.load(home / "l.efattn").intercept is True
 
 

@@ -156,7 +156,7 @@ def test_the_example_in_the_docstring_fits(name):
     data = BY_NAME[name]
     code = re.search(r"^ +(EFA\(.*?)(\n\s*\n|\Z)", data.load.__doc__, re.DOTALL | re.MULTILINE).group(1)
     names = {
-        "EFA": functools.partial(EFA, width=8, layers=1, training=Training(steps=1)),
+        "EFA": functools.partial(EFA, width=8, layers=1, training=Training(epochs=1), companions=None, refit=False),
         "families": families,
         data.load.__name__: lambda *options: data.load(*options).head(600),
     }

@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 import torch
 from rich.console import Console
+from shell import efattn as command
 
 import efattn
 from efattn import DataError
@@ -63,7 +64,8 @@ def test_wrong_names_sizes_and_folders_are_told(tmp_path):
 
 @pytest.mark.slow
 def test_the_synthetic_demo_comes_close_to_the_best_possible(tmp_path):
-    found, _ = run("synthetic", tmp_path)
+    found = command("demo", "synthetic", "-o", "out", "--json", cwd=tmp_path).good().json()
+    assert any(file.endswith(".png") for file in found["files"])
     for line in found["errors"]:
         if line["model"] == "EFA":
             assert line["error"] <= 1.04
@@ -73,5 +75,5 @@ def test_the_synthetic_demo_comes_close_to_the_best_possible(tmp_path):
 
 @pytest.mark.slow
 def test_the_weather_demo_beats_latent_factors(tmp_path):
-    errors = run("weather", tmp_path)[0]["errors"]
+    errors = command("demo", "weather", "-o", "out", "--json", cwd=tmp_path).good().json()["errors"]
     assert errors["EFA"] < errors["latent factors, five nearest"] < errors["station mean"]

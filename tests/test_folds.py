@@ -5,7 +5,8 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
-from shell import QUICK, forked
+from shell import BRIEF as SHORT
+from shell import forked
 from small import efa, ratings, weather
 from small_training import ROLES, STEPS, TABLE, Stop, dying_at, model, same, without_seconds
 
@@ -56,7 +57,7 @@ def test_a_small_table_is_fitted_in_folds_and_predicted_by_all_of_them(tmp_path,
 
 def test_the_shell_makes_folds_and_says_so(tmp_path):
     TABLE.write_csv(tmp_path / "t.csv")
-    words = ["fit", "t.csv", "--group", "user", "--item", "movie", "--value", "real", "--terms", "value", *QUICK]
+    words = ["fit", "t.csv", "--group", "user", "--item", "movie", "--value", "real", "--terms", "value", *SHORT]
     words += ["--companions", "ItemMean", "--compare", "--json", "-o", "m.efattn", "--validation", "3"]
     told = forked(*words, cwd=tmp_path).good()
     assert "Held out: each group once, in 3 folds." in told.err

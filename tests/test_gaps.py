@@ -126,7 +126,7 @@ def test_numbers_are_not_dates_later():
 @pytest.mark.parametrize("context", ["past", "others"])
 def test_times_tell_who_belongs_together(context):
     table, test = sessions(300), sessions(200, seed=1)
-    training = Training(epochs=60, rate=0.02, tokens=512, device="cpu")
+    training = Training(epochs=40, rate=0.02, tokens=512, device="cpu")
     how = {"context": context, "training": training, "dropout": 0.0, "own_time": "known"}
     told, silent = (efa(**how, gaps=gaps).fit(table, **ROLES).score(test) for gaps in (True, False))
     assert told > silent + 0.05

@@ -11,30 +11,37 @@ from small import efa, latent, ratings
 
 import efattn
 from efattn import DataError, ModelFileError, SimpleModel, Training, TrainingError, simple
+from efattn.simple import additive_logit
 
 RATINGS = ratings()
 GROUPED = {"group": "user", "item": "movie"}
 REAL = {**GROUPED, "value": "real"}
-QUICK, BLOCK, BLOCKS = 300, 50, 60
+QUICK, BLOCK, BLOCKS = 200, 50, 20
+
+
+@pytest.fixture
+def short(monkeypatch):
+    """Few steps of the one simple model that is trained by many."""
+    monkeypatch.setattr(additive_logit, "MOST", 60)
 
 
 @pytest.mark.parametrize("first", range(0, QUICK, BLOCK))
+@pytest.mark.usefixtures("short")
 def test_a_hostile_table_is_answered_or_refused_in_words(tmp_path, first):
+    answered = 0
     for seed in range(first, first + BLOCK):
         try:
-            holds(case(seed), tmp_path)
+            answered += holds(case(seed), tmp_path) == "answered"
         except Exception as error:
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}")
+    assert answered > BLOCK / 5, "often enough to mean something"
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("first", range(QUICK, QUICK + BLOCKS * BLOCK, BLOCK))
-def test_thousands_of_hostile_tables_are_answered_or_refused_in_words(tmp_path, first):
+@pytest.mark.usefixtures("short")
+def test_a_thousand_hostile_tables_are_answered_or_refused_in_words(tmp_path, first):
     test_a_hostile_table_is_answered_or_refused_in_words(tmp_path, first)
-
-
-def test_the_hostile_tables_are_answered_often_enough_to_mean_something(tmp_path):
-    assert sum(holds(case(seed), tmp_path) == "answered" for seed in range(60)) > 12
 
 
 def test_a_seed_makes_the_same_table():

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from shell import ENVIRONMENT, efattn, forked
+from shell import ENVIRONMENT, forked
 
 HOME = Path(__file__).parent.parent
 README = (HOME / "README.md").read_text()
@@ -66,9 +66,10 @@ def snippets(kind):
 
 
 def hurried(text):
-    """The same on fewer stations and with a single epoch."""
+    """The same on fewer stations and days, and with a single epoch."""
     text = re.sub(r"epochs([ =])\d+", r"epochs\g<1>1", text)
-    return text.replace("noaa_october()", 'noaa_october().filter(pl.col("station") % 13 == 0)')
+    few = '(pl.col("station") % 13 == 0) & (pl.col("date").dt.day() < 8)'
+    return text.replace("noaa_october()", f"noaa_october().filter({few})")
 
 
 SHELL, PYTHON = snippets("sh"), snippets("python")
@@ -101,20 +102,13 @@ def test_shell_snippets_run_in_an_empty_folder(name, tmp_path):
             stations = tmp_path / "noaa.csv"
             if words[:2] == ["datasets", "export"]:  # a few of them are enough
                 head, *rows = stations.read_text().splitlines()
-                few = [row for row in rows if int(row.split(",")[0]) % 13 == 0]
+                few = [row for row in rows if int(row.split(",")[0]) % 13 == 0 and re.search(r"-0[1-7],", row)]
                 stations.write_text("\n".join([head, *few]) + "\n")
         else:
             subprocess.run(["sh", "-c", line], cwd=tmp_path, check=True)
-
-
-@pytest.mark.slow
-def test_the_shell_lines_of_the_readme_run_as_they_stand(tmp_path):
-    for line in SHELL["README.md, 1"].splitlines():
-        program, *words = shlex.split(line)
-        assert program == "efattn"
-        efattn(*words, cwd=tmp_path).good()
-    head = "station,latitude,longitude,date,tmax,tmin,tmean,tmean_mean"
-    assert (tmp_path / "predicted.csv").read_text().startswith(head)
+    if name == "README.md, 1":
+        head = "station,latitude,longitude,date,tmax,tmin,tmean,tmean_mean"
+        assert (tmp_path / "predicted.csv").read_text().startswith(head)
 
 
 NAMED = re.compile(r"`((?:[\w.-]+/)*[\w-]+\.(?:py|md|json|cff|txt))`")

@@ -26,9 +26,9 @@ from efattn.training import forget, left_in
 @pytest.mark.parametrize(
     ("training", "every"),
     [
-        pytest.param(STEPS, 3, id="cosine"),
-        pytest.param(PLATEAU, 13, id="plateau"),
-        pytest.param(replace(PLATEAU, average=0.9), 17, id="plateau, averaged"),
+        pytest.param(STEPS, 5, id="cosine"),
+        pytest.param(PLATEAU, 23, id="plateau"),
+        pytest.param(replace(PLATEAU, average=0.9), 29, id="plateau, averaged"),
         pytest.param(STEPS, 1, id="cosine, all", marks=pytest.mark.slow),
         pytest.param(PLATEAU, 1, id="plateau, all", marks=pytest.mark.slow),
     ],
@@ -116,12 +116,12 @@ def stamp(folder):
 def test_a_killed_process_resumes_to_the_same_weights(tmp_path):
     """checkpoint_seconds=0: a checkpoint is being written most of the time."""
     whole = model().fit(TABLE, **ROLES)
-    found = killed_until_done(tmp_path, np.random.default_rng(0), kills=2)
+    found = killed_until_done(tmp_path, np.random.default_rng(0), kills=1)
     assert same(weights(found), weights(whole))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("seed", [1, 2])
 def test_a_process_killed_many_times_resumes_to_the_same_weights(tmp_path, seed):
     whole = model().fit(TABLE, **ROLES)
     found = killed_until_done(tmp_path, np.random.default_rng(seed), kills=6)

@@ -301,7 +301,7 @@ def test_every_family_of_one_column_gets_the_predicted_mean(family, column):
 
 @pytest.mark.parametrize("context", ["past", "others"])
 def test_the_linear_model_of_a_gaussian_approaches_the_true_conditionals(context):
-    train, test = encoded(complete(4000)), encoded(complete(600, seed=1))
+    train, test = encoded(complete(2000)), encoded(complete(600, seed=1))
     model = built(simple.LinearModel(), Gaussian("predicted"), 3, context)
     model.fit(train)
     assert model.score(test) == pytest.approx(

@@ -388,13 +388,13 @@ class TestTheExperiment:
         assert np.array_equal(field.draw(10, 4)[:6], field.draw(6, 4))
 
     def test_sees_excess_loss_fall_with_more_groups(self):
-        model = small_efa().set_params(training=Training(steps=300, tokens=512, rate=0.01, device="cpu"))
-        found = theory.excess_experiment((16, 256), (0,), model=model, field=theory.Field.of(5), test=200)
+        model = small_efa().set_params(training=Training(steps=120, tokens=512, rate=0.02, device="cpu"))
+        found = theory.excess_experiment((16, 128), (0,), model=model, field=theory.Field.of(5), test=200)
         assert found.excess.shape == found.norm.shape == found.term.shape == (2, 1)
         assert found.excess[1, 0] < found.excess[0, 0]
         assert found.excess[1, 0] < found.without_context / 2
         assert found.slope < 0
-        assert found.columns()["groups"] == [16, 256]
+        assert found.columns()["groups"] == [16, 128]
         assert len(str(found).splitlines()) == 3
 
 

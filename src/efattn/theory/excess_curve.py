@@ -101,10 +101,11 @@ class Excess:
 
 
 def small_efa() -> EFA:
-    """One small spatial network, trained for long enough that what is left is for want of data."""
+    """One small spatial network, trained for long enough that what is left is for want of data. It stands alone: a
+    bound on networks says nothing of simple models beside them."""
     training = Training(steps=2000, tokens=1024, rate=5e-3, device="cpu")
     sizes: dict[str, Any] = {"layers": 1, "heads": 2, "width": 16, "dropout": 0.0}
-    return EFA(Gaussian(), terms="value", standardise="none", training=training, **sizes)
+    return EFA(Gaussian(), terms="value", standardise="none", companions=None, training=training, **sizes)
 
 
 def excess_experiment(
