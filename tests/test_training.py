@@ -326,3 +326,14 @@ def test_the_time_for_training_is_a_limit(monkeypatch):
         assert 1 <= len(records) < 20
         assert sum(record["seconds"] for record in records) >= 30
         assert records[-1]["best"] is not None
+
+
+def test_a_fit_to_few_rows_runs_on_one_thread_and_leaves_the_others_alone():
+    seen, before = [], torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        model().fit(TABLE, **ROLES, callbacks=lambda record: seen.append(torch.get_num_threads()))
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
+    assert set(seen) == {1}

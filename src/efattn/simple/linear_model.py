@@ -143,8 +143,8 @@ class PenalisedLinear(DirectlyFitted):
             penalties = self._search(first, sight, groups, begun + self.seconds, tick)
         for c, column in enumerate(self.columns):
             problem = Problem(column, sight.base_of(c), rows[c], self.items)
-            strong = problem.maximise(FIRST)
-            best = problem.maximise(penalties[c], strong)
+            strong = problem.maximise(FIRST, end=begun + 1.25 * self.seconds)
+            best = problem.maximise(penalties[c], strong, begun + 1.5 * self.seconds)
             self._set(**{f"{name}_{c}": x for name, x in zip(BLOCKS, best, strict=True)})
         self._set(chosen=np.array([[each[name] for name in CHOSEN] for each in penalties]))
 
