@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from efattn.comparing import Comparison
+from efattn.comparing.comparison import write
 from efattn.experiments import page, runner, theory
 from efattn.experiments.page import leading_table, markdown, sections, theorems
 from efattn.experiments.page.baskets import components
@@ -140,7 +141,7 @@ def full(tmp_path_factory):
         (folder / "theory" / f"{name}.json").write_text(json.dumps(record))
     (folder / "strangers").mkdir()
     for k, one in enumerate(STRANGERS):
-        (folder / "strangers" / f"{one.name}.json").write_text(json.dumps(made_up_stranger(one, (k % 3 - 1) * 0.5)))
+        write(folder / "strangers" / f"{one.name}.json.gz", made_up_stranger(one, (k % 3 - 1) * 0.5))
     page.write(folder / "pages", folder)
     return folder / "pages"
 

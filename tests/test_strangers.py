@@ -8,6 +8,7 @@ from rich.console import Console
 from small import QUICK, ratings
 
 from efattn.comparing import compare
+from efattn.comparing.comparison import text_of
 from efattn.data import Roles
 from efattn.errors import DataError
 from efattn.experiments import reproducing
@@ -67,9 +68,9 @@ def test_a_stranger_leaves_one_file_and_is_not_run_again(tiny, tmp_path):
     reproducing.reproduce(["strangers"], [], 1, tmp_path, console=console)
     reproducing.reproduce(["strangers"], [], 1, tmp_path, pages=tmp_path / "pages", console=console)
     assert tiny == ["value"]
-    assert [path.name for path in (tmp_path / "strangers").iterdir()] == ["tiny.json"]
+    assert [path.name for path in (tmp_path / "strangers").iterdir()] == ["tiny.json.gz"]
     assert not list((tmp_path / ".unfinished").rglob("*.json"))
-    record = json.loads((tmp_path / "strangers" / "tiny.json").read_text())
+    record = json.loads(text_of(tmp_path / "strangers" / "tiny.json.gz"))
     assert {"commit", "seed", "seconds", "versions", "source", "verdict", "runs"} <= {*record}
     text = (tmp_path / "pages" / "results.md").read_text()
     assert "| tiny (drawn) | ratings | others |" in text

@@ -8,6 +8,7 @@
 Folds share most of their training groups; the standard error is of the test groups alone.
 """
 
+import gzip
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ class Comparison:
     def read(cls, path: str | Path) -> "Comparison":
         """What `to_json` gave."""
         try:
-            return cls.from_json(json.loads(Path(path).read_text()))
+            return cls.from_json(json.loads(text_of(path)))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DataError(
                 f"{str(path)!r} is no comparison that efattn wrote: {error}. Choose another file."
@@ -201,14 +202,21 @@ def standing(difference: float, error: float) -> str:
 
 
 def write(path: str | Path, saved: Record) -> None:
-    """As JSON, there whole or not at all; a line per run."""
+    """As JSON, there whole or not at all; a line per run. Compressed where the name ends on .gz."""
     runs = ",\n  ".join(json.dumps(run) for run in saved["runs"])
     rest = ",\n ".join(f"{json.dumps(name)}: {json.dumps(x)}" for name, x in saved.items() if name != "runs")
     try:
+        text = f'{{\n {rest},\n "runs": [\n  {runs}\n ]\n}}\n'.encode()
         with storage.beside(path) as part:
-            part.write_text(f'{{\n {rest},\n "runs": [\n  {runs}\n ]\n}}\n')
+            part.write_bytes(gzip.compress(text, mtime=0) if Path(path).suffix == ".gz" else text)
     except OSError as error:
         raise DataError(f"{str(path)!r} cannot be written: {error.strerror or error}. Choose another path.") from error
+
+
+def text_of(path: str | Path) -> str:
+    """Of a file that `write` wrote."""
+    saved = Path(path).read_bytes()
+    return (gzip.decompress(saved) if Path(path).suffix == ".gz" else saved).decode()
 
 
 def _gathered(runs: Sequence[Record], part: str, term: str) -> dict[int, tuple[float, float]]:

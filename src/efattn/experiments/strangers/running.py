@@ -1,6 +1,6 @@
-"""`efattn reproduce strangers`: every table compared with defaults, one JSON file each.
+"""`efattn reproduce strangers`: every table compared with defaults, one compressed JSON file each.
 
-    results/strangers/NAME.json     what `compare` says, with source, commit, seed, seconds and versions
+    results/strangers/NAME.json.gz  what `compare` says, with source, commit, seed, seconds and versions
 
 A table whose file is there is skipped; one that was interrupted goes on with the fits it lacks.
 """
@@ -18,7 +18,7 @@ import torch
 
 from efattn import __version__
 from efattn.comparing import Comparison, compare
-from efattn.comparing.comparison import write
+from efattn.comparing.comparison import text_of, write
 from efattn.errors import DataError
 from efattn.experiments import records
 from efattn.experiments.strangers.tables import STRANGERS, Stranger, named
@@ -29,7 +29,7 @@ FOLDS, SEED = 5, 0
 
 
 def path_of(folder: Path, name: str) -> Path:
-    return folder / FOLDER / f"{name}.json"
+    return folder / FOLDER / f"{name}.json.gz"
 
 
 def run_all(
@@ -101,6 +101,6 @@ def read(folder: Path) -> dict[str, tuple[Record, Comparison]]:
     for one in STRANGERS:
         path = path_of(folder, one.name)
         if path.exists():
-            record = json.loads(path.read_text())
+            record = json.loads(text_of(path))
             found[one.name] = record, Comparison.from_json(record)
     return found
