@@ -34,7 +34,7 @@ def test_a_hostile_table_is_answered_or_refused_in_words(tmp_path, first):
             answered += holds(case(seed), tmp_path) == "answered"
         except Exception as error:
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}")
-    assert answered > BLOCK / 5, "often enough to mean something"
+    assert answered > BLOCK / 10, "often enough to mean something"
 
 
 @pytest.mark.slow

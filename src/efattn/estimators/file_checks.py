@@ -52,6 +52,7 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
     values, items, fitted = schema.roles.of("value"), schema.vocabulary, schema.standardiser
     sizes = () if items is None else {len(column) for column in items.known.columns}
     wrong = items is not None and (items.columns != schema.roles.of("item") or len(sizes) != 1)
+    wrong |= items is not None and len(items.known.kinds) != len(items.columns)
     wrong |= family is not None and family.columns != len(values)
     wrong |= not about["terms"] or len(set(about["terms"])) != len(about["terms"])
     wrong |= not set(about["terms"]) <= {"item", "value"} or about["support"] not in ("all", "distinct")
@@ -84,7 +85,7 @@ def _check_own(schema: Schema) -> None:
 def _is_of(fitted: Standardiser, family: Product | None, columns: int, items: int) -> bool:
     """A standardiser of so many columns: what is not standardised is at most counted from its family's origin."""
     methods, centre, scale, by_item = fitted.methods, fitted.centre, fitted.scale, fitted.item_centre
-    if not len(methods) == len(centre) == len(scale) == columns or not set(methods) <= set(get_args(Method)):
+    if not centre.shape == scale.shape == (len(methods),) == (columns,) or not set(methods) <= set(get_args(Method)):
         return False
     if bool({"item", "item_spread"} & set(methods)) != (by_item is not None):
         return False
