@@ -49,3 +49,11 @@ def stopped(tmp_path, monkeypatch):
         model().fit(TABLE, **ROLES, checkpoint=tmp_path)
     monkeypatch.undo()
     return tmp_path
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    """No data but what is bundled, and an empty cache."""
+    monkeypatch.delenv("EFATTN_DATA", raising=False)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path

@@ -3,6 +3,7 @@
 import re
 
 import pytest
+import test_data_odd_attributes  # noqa: F401  for its cases
 import test_data_odd_tables  # noqa: F401  for its cases
 from test_data_odd_columns import CASES, PAGE
 

@@ -7,7 +7,7 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
-from small import efa
+from small import efa, latent
 from small_models import BOTH, MODELS, NUMBERS, TABLE, WEATHER, fitted
 
 from efattn import DataError, Training
@@ -251,6 +251,10 @@ def test_exposure_multiplies_the_rate():
     double = TABLE.with_columns(pl.col("hours") * 2)
     np.testing.assert_allclose(
         model.predict(double)["count_mean"].to_numpy(), 2 * model.predict(TABLE)["count_mean"].to_numpy(), rtol=0.02
+    )
+    plain = latent(family="poisson", terms="value").fit(TABLE, **roles)  # of which no part looks at exposures
+    np.testing.assert_allclose(
+        plain.predict(double)["count_mean"].to_numpy(), 2 * plain.predict(TABLE)["count_mean"].to_numpy(), rtol=1e-4
     )
     with pytest.raises(DataError, match="takes no exposure"):
         efa(family="gaussian").fit(TABLE, **roles)

@@ -28,13 +28,11 @@ def short(monkeypatch):
 @pytest.mark.parametrize("first", range(0, QUICK, BLOCK))
 @pytest.mark.usefixtures("short")
 def test_a_hostile_table_is_answered_or_refused_in_words(tmp_path, first):
-    answered = 0
     for seed in range(first, first + BLOCK):
         try:
-            answered += holds(case(seed), tmp_path) == "answered"
+            holds(case(seed), tmp_path)
         except Exception as error:
             pytest.fail(f"seed {seed}: {type(error).__name__}: {error}")
-    assert answered > BLOCK / 10, "often enough to mean something"
 
 
 @pytest.mark.slow
@@ -42,6 +40,11 @@ def test_a_hostile_table_is_answered_or_refused_in_words(tmp_path, first):
 @pytest.mark.usefixtures("short")
 def test_a_thousand_hostile_tables_are_answered_or_refused_in_words(tmp_path, first):
     test_a_hostile_table_is_answered_or_refused_in_words(tmp_path, first)
+
+
+@pytest.mark.usefixtures("short")
+def test_the_hostile_tables_are_answered_often_enough_to_mean_something(tmp_path):
+    assert sum(holds(case(seed), tmp_path) == "answered" for seed in range(60)) > 12
 
 
 def test_a_seed_makes_the_same_table():

@@ -2,17 +2,13 @@
 
     task -> record: seconds, and by term and test group the sum of log p of its rows and how many they are
 
-A process is a fresh interpreter with one thread, so that a script needs no guard; what goes to it through its own pipe
-is a task, what comes back is JSON.
+A process is a fresh interpreter with one thread (`training/processes.py`), so that a script needs no guard; what comes
+back from it is JSON.
 """
 
 import contextlib
 import json
-import os
-import pickle
 import signal
-import subprocess
-import sys
 import time
 import warnings
 from collections.abc import Mapping, Sequence
@@ -20,7 +16,6 @@ from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
-import torch
 
 from efattn.data import Table
 from efattn.errors import DataError, EfattnError
@@ -28,6 +23,7 @@ from efattn.estimators.base import GroupEstimator
 from efattn.inference import Fitted
 from efattn.inference.score import Rows, row_scores, row_weights
 from efattn.inference.tables import Asked
+from efattn.training import processes
 
 Record = dict[str, Any]
 FAILURES = (EfattnError, ArithmeticError, RuntimeError, ValueError)  # of one model, that need not end all
@@ -76,18 +72,10 @@ def told(estimator: GroupEstimator) -> str:
 
 def elsewhere(tasks: Sequence[Task]) -> list[Record]:
     """The same, one after the other, in a process of its own with one thread."""
-    paths = os.pathsep.join(path for path in sys.path if path)
-    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "PYTHONPATH": paths}
-    done = subprocess.run(
-        [sys.executable, "-P", "-c", PROGRAM],
-        input=pickle.dumps(list(tasks)),
-        stdout=subprocess.PIPE,
-        env={**os.environ, **threads},
-        check=False,
-    )
-    if not done.returncode:
-        return json.loads(done.stdout)
-    words = f"Its process ended with code {done.returncode}: perhaps there is not enough memory."
+    code, written = processes.answer(PROGRAM, list(tasks))
+    if not code:
+        return json.loads(written)
+    words = f"Its process ended with code {code}: perhaps there is not enough memory."
     return [
         {"model": one.model, "fold": one.fold, "options": told(one.estimator), "seconds": 0.0, "error": words}
         for one in tasks
@@ -95,12 +83,10 @@ def elsewhere(tasks: Sequence[Task]) -> list[Record]:
 
 
 def work() -> None:
-    """What such a process does. Standard output is for the records, so that what is printed goes to standard error."""
+    """What such a process does."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
-    channel = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    torch.set_num_threads(1)
-    json.dump([run(task) for task in pickle.load(sys.stdin.buffer)], channel)
+    tasks, channel = processes.asked()
+    channel.write(json.dumps([run(task) for task in tasks]).encode())
     channel.flush()
 
 

@@ -11,10 +11,8 @@ import platform
 import re
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, final
 
@@ -25,7 +23,7 @@ import torch
 from efattn import __version__
 from efattn.errors import DataError
 from efattn.estimators import saving
-from efattn.experiments import records
+from efattn.experiments import pool, records
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
 from efattn.experiments.records import Record
 from efattn.experiments.settings import PRESETS, Entry, Setting, Split
@@ -114,17 +112,7 @@ def _results(runs: list[Run], folder: Path, jobs: int, bar: bool | None) -> Iter
         for run in runs:
             yield run, run_one(run, folder, bar=bar)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_one_thread) as pool:
-        waiting = {pool.submit(run_one, run, folder, bar=False): run for run in runs}
-        try:
-            for done in as_completed(waiting):
-                yield waiting[done], done.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+    yield from pool.each(run_one, runs, jobs, folder=folder, bar=False)
 
 
 @cache

@@ -29,6 +29,39 @@ PROGRAM = "from efattn.training.processes import work; work()"
 PAUSE = 0.2  # seconds between ticks
 
 
+def fresh(program: str, *, own_session: bool) -> "subprocess.Popen[bytes]":
+    """A new interpreter with one thread that runs a program and finds the modules which this one finds."""
+    paths = os.pathsep.join(path for path in sys.path if path)
+    threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+    return subprocess.Popen(
+        [sys.executable, "-P", "-c", program],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, **threads, "PYTHONPATH": paths},
+        start_new_session=own_session,
+    )
+
+
+def answer(program: str, question: Any) -> tuple[int, bytes]:
+    """The exit code of such a program, and what it wrote to its channel. Ctrl-C reaches it as it reaches this one."""
+    process = fresh(program, own_session=False)
+    try:
+        written, _ = process.communicate(pickle.dumps(question))
+    except BaseException:
+        process.kill()
+        process.wait()
+        raise
+    return process.returncode, written
+
+
+def asked() -> tuple[Any, BinaryIO]:
+    """In such a program: the question, and the channel for what it says. What is printed goes to standard error."""
+    channel = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    torch.set_num_threads(1)
+    return pickle.load(sys.stdin.buffer), channel
+
+
 def side_by_side(fittings: Mapping[int, Fitting], resume: bool, jobs: int) -> Generator[int]:
     """Run them, `jobs` at a time, and give the number of each when it is done. An interrupt ends all that are not, and
     marks them as interrupted; an error of one ends all and is raised."""
@@ -82,15 +115,7 @@ class _Worker:
     @classmethod
     def start(cls, number: int, fitting: Fitting, resume: bool, messages: Any) -> "_Worker":
         job = pickle.dumps((replace(fitting, callbacks=(), tick=None), resume))
-        paths = os.pathsep.join(path for path in sys.path if path)
-        threads = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-        process = subprocess.Popen(
-            [sys.executable, "-P", "-c", PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            env={**os.environ, **threads, "PYTHONPATH": paths},
-            start_new_session=True,
-        )
+        process = fresh(PROGRAM, own_session=True)
         listener = threading.Thread(target=_listen, args=(number, process, job, messages), daemon=True)
         listener.start()
         return cls(process, listener)
@@ -119,11 +144,8 @@ def _listen(number: int, process: "subprocess.Popen[bytes]", job: bytes, message
 
 
 def work() -> None:
-    """What a worker does. Standard output is for messages, so that what is printed goes to standard error."""
-    channel = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)
-    torch.set_num_threads(1)
-    fitting, resume = pickle.load(sys.stdin.buffer)
+    """What a worker does."""
+    (fitting, resume), channel = asked()
     try:
         _run(fitting, resume, channel)
     except BrokenPipeError:

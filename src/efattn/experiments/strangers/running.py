@@ -9,8 +9,6 @@ import json
 import platform
 import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +18,7 @@ from efattn import __version__
 from efattn.comparing import Comparison, compare
 from efattn.comparing.comparison import text_of, write
 from efattn.errors import DataError
-from efattn.experiments import records
+from efattn.experiments import pool, records
 from efattn.experiments.strangers.tables import STRANGERS, Stranger, named
 
 Record = dict[str, Any]
@@ -43,17 +41,7 @@ def run_all(
         for name in missing:
             yield name, run_one(name, folder, options)
         return
-    with ProcessPoolExecutor(jobs, get_context("spawn"), initializer=_one_thread) as pool:
-        waiting = {pool.submit(run_one, name, folder, options): name for name in missing}
-        try:
-            for done in as_completed(waiting):
-                yield waiting[done], done.result()
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _one_thread() -> None:
-    torch.set_num_threads(1)
+    yield from pool.each(run_one, missing, jobs, folder=folder, options=options)
 
 
 def run_one(name: str, folder: Path, options: dict[str, Any] | None = None) -> Record:
