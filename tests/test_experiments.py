@@ -22,7 +22,18 @@ from efattn import DataError, SimpleModel
 from efattn.estimators import LatentFactor
 from efattn.experiments import records, reproducing, runner, summary
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
-from efattn.experiments.settings import MSE, Entry, Metric, Setting, Split, quarter_held, random_users
+from efattn.experiments.settings import (
+    FLOOR,
+    MSE,
+    PROTOCOLS,
+    TRAIN,
+    Entry,
+    Metric,
+    Setting,
+    Split,
+    quarter_held,
+    random_users,
+)
 from efattn.simple import ItemMean
 from efattn.training import Training
 
@@ -71,22 +82,48 @@ def tiny(monkeypatch):
 # ---- planning
 
 
-def test_everything_is_planned_once_per_seed_and_fixed_models_once_per_split():
+def test_everything_is_planned_once_per_seed_and_protocol_and_fixed_models_once_per_split():
     for seeds in (1, 3):
         want = sum(
-            1 if entry.fixed and not setting.moving else seeds for setting in SETTINGS for entry in setting.entries
+            len(entry.protocols) * (1 if entry.fixed and not setting.moving else setting.splits or seeds)
+            for setting in SETTINGS
+            for entry in setting.entries
         )
-        runs = runner.planned(seeds=seeds)
-        assert len(runs) == want
-        assert len({run.path for run in runs}) == want, "two runs would write one file"
+        paths = [path for run in runner.planned(seeds=seeds) for path in run.paths]
+        assert len(paths) == want
+        assert len(set(paths)) == want, "two runs would write one file"
 
 
 @pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_an_experiment_and_a_preset_are_planned_with_their_peers(experiment):
+def test_a_preset_and_a_protocol_are_planned_alone(experiment):
     preset = "defaults" if experiment == "beyond" else "paper"
     runs = runner.planned([experiment], [preset], 1)
-    assert {run.setting_and_entry[0].experiment for run in runs} == {experiment}
-    assert {run.setting_and_entry[1].preset for run in runs} == {"peer", preset}
+    assert all(experiment in {setting.experiment for setting in run.settings} for run in runs)
+    assert {run.setting_and_entry[1].preset for run in runs} == {preset}
+    for protocol in PROTOCOLS:
+        runs = runner.planned([experiment], ["peer"], 1, protocols=[protocol])
+        assert {run.protocol for run in runs} == {protocol}
+        assert {run.setting_and_entry[1].preset for run in runs} == {"peer"}
+
+
+def test_only_peers_and_defaults_are_refitted_and_the_floor_is_no_peer():
+    again = {run.setting_and_entry[1] for run in runner.planned(seeds=1, protocols=["refitted"])}
+    assert {entry.preset for entry in again} == {"peer", "defaults"}
+    assert FLOOR not in {entry.model for entry in again}
+
+
+def test_a_unit_is_found_again_by_its_name():
+    for run in runner.planned(["beyond", "ratings"], ["defaults", "peer"], 2)[::7]:
+        for path in run.paths:
+            assert runner.named(str(path.with_suffix(""))) == run
+    with pytest.raises(DataError, match="no run 'cities/no-lag/efa-first-0'"):
+        runner.named("cities/no-lag/efa-first-0")
+
+
+def test_fits_that_are_tested_twice_are_planned_once():
+    runs = runner.planned(["beyond"], ["defaults"], 1, settings=["US cities, 30 % missing"])
+    assert [run.setting_and_entry[0].title for run in runs] == ["cities, no lag"] * 2
+    assert [path.parent.name for path in runs[0].paths] == ["no-lag"] + [f"us-cities-{k}-missing" for k in (10, 30, 50)]
 
 
 def test_an_unknown_experiment_is_refused():
@@ -118,15 +155,19 @@ def test_splits_share_no_group_and_lose_none():
 
 
 KEYS = {"experiment", "setting", "model", "preset", "seed", "metric", "value", "log_likelihood", "rows", "groups"}
-KEYS |= {"seconds", "epochs", "validation", "versions", "commit", "device", "parameters"}
+KEYS |= {"seconds", "epochs", "versions", "commit", "device", "parameters", "protocol"}
 
 
 def test_a_record_has_all_that_tables_need(tiny, tmp_path):
     runs = runner.planned(seeds=2)
-    assert len(runs) == 3
-    assert runner.run_all(runs, tmp_path) == 3
-    made = {(r["model"], r["seed"]): r for r in records.read(tmp_path)}
-    assert set(made) == {("item mean", 0), ("EFA", 0), ("EFA", 1)}
+    assert len(runs) == 4
+    assert runner.run_all(runs, tmp_path) == 4
+    every = {(r["model"], r["seed"], r["protocol"]): r for r in records.read(tmp_path)}
+    assert set(every) == {("EFA", 0, TRAIN), ("EFA", 1, TRAIN), *(("item mean", 0, one) for one in PROTOCOLS)}
+    made = {(model, seed): r for (model, seed, protocol), r in every.items() if protocol == TRAIN}
+    assert "held_out" not in every["item mean", 0, "refitted"]
+    assert set(made["EFA", 0]["held_out"]) == {"value", "log_likelihood"}
+    assert 0.5 < made["EFA", 0]["coverage"]["0.9"]["all"] <= 1
     for record in made.values():
         assert set(record) >= KEYS
         groups = record["groups"]
@@ -151,7 +192,7 @@ def test_finished_runs_are_skipped(tiny, tmp_path):
 
 
 def test_a_stopped_run_goes_on_where_it_was(tiny, tmp_path, monkeypatch):
-    run = runner.planned(seeds=1)[1]
+    (run,) = runner.planned(seeds=1, presets=["best"])
     whole = runner.run_one(run, tmp_path / "whole")
     with monkeypatch.context() as patch:
         dying_at(patch, 2)
@@ -176,7 +217,7 @@ def test_an_interrupted_fit_leaves_no_record(tiny, tmp_path, monkeypatch, caplog
 
     fit = LatentFactor.fit
     monkeypatch.setattr(LatentFactor, "fit", lambda self, *a, **k: fit(self, *a, **k, callbacks=[interrupt]))
-    run = runner.planned(seeds=1)[1]
+    (run,) = runner.planned(seeds=1, presets=["best"])
     with caplog.at_level(logging.CRITICAL, "efattn"), pytest.raises(KeyboardInterrupt):
         runner.run_one(run, tmp_path)
     assert not (tmp_path / run.path).exists()
@@ -361,7 +402,7 @@ def test_the_results_of_this_repository_are_small():
     [
         (["citys"], f"There is no experiment 'citys'; there are {', '.join(EXPERIMENTS)}, strangers, theory."),
         (["paper"], f"There is no experiment 'paper'; there are {', '.join(EXPERIMENTS)}, strangers, theory."),
-        (["cities", "--preset", "first"], "There is no preset 'first'; there are paper, defaults, best."),
+        (["cities", "--preset", "first"], "There is no preset 'first'; there are peer, paper, defaults, best."),
     ],
 )
 def test_an_unknown_name_is_one_clear_line(words, told, tmp_path):
@@ -394,7 +435,7 @@ def test_what_has_data_is_run_before_it_is_told_what_has_none(tiny, tmp_path, mo
     monkeypatch.setattr(reproducing, "EXPERIMENTS", ("tiny",))
     console = Console(file=io.StringIO(), width=200)
     with pytest.raises(DataError) as told:
-        reproducing.reproduce(["tiny"], [], 2, tmp_path, pages=tmp_path / "pages", console=console)
+        reproducing.reproduce(reproducing.Asked(["tiny"], seeds=2), tmp_path, pages=tmp_path / "pages", console=console)
     assert str(told.value) == (
         "Not run, because their data cannot be loaded: tiny, far; tiny, farther.\n"
         "The data set 'moon' is not on this machine."
@@ -404,7 +445,7 @@ def test_what_has_data_is_run_before_it_is_told_what_has_none(tiny, tmp_path, mo
         ("only, one", "item mean"),
         ("only, one", "EFA"),
     }
-    assert len(json.loads((tmp_path / "summary.json").read_text())) == 2
+    assert len(json.loads((tmp_path / "summary.json").read_text())) == 3, "one of them under two protocols"
     assert (tmp_path / "pages" / "results.md").exists()
 
 

@@ -22,9 +22,8 @@ from efattn.experiments.page.numbers import MINUS
 from efattn.experiments.page.results import Results, efa, named, papers
 from efattn.experiments.presets import BEYOND, EXPERIMENTS, OF_THE_PAPER, SETTINGS
 from efattn.experiments.presets.groceries import REPRESENTATIVE
-from efattn.experiments.settings import Setting
+from efattn.experiments.settings import FLOOR, Setting
 from efattn.experiments.strangers.tables import STRANGERS
-from efattn.experiments.summary import FLOOR
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="

@@ -64,9 +64,9 @@ def tiny(monkeypatch):
 
 
 def test_a_stranger_leaves_one_file_and_is_not_run_again(tiny, tmp_path):
-    console = Console(file=io.StringIO(), width=200)
-    reproducing.reproduce(["strangers"], [], 1, tmp_path, console=console)
-    reproducing.reproduce(["strangers"], [], 1, tmp_path, pages=tmp_path / "pages", console=console)
+    console, asked = Console(file=io.StringIO(), width=200), reproducing.Asked(["strangers"])
+    reproducing.reproduce(asked, tmp_path, console=console)
+    reproducing.reproduce(asked, tmp_path, pages=tmp_path / "pages", console=console)
     assert tiny == ["value"]
     assert [path.name for path in (tmp_path / "strangers").iterdir()] == ["tiny.json.gz"]
     assert not list((tmp_path / ".unfinished").rglob("*.json"))
@@ -83,5 +83,6 @@ def test_a_stranger_that_cannot_be_compared_is_told_in_the_end(tiny, tmp_path, m
         raise DataError("nothing to see")
 
     monkeypatch.setattr(running, "compare", broken)
+    asked = reproducing.Asked(["strangers"], tables=["tiny"])
     with pytest.raises(DataError, match=r"not compared: tiny\.\nnothing to see"):
-        reproducing.reproduce(["strangers"], [], 1, tmp_path, tables=["tiny"], console=Console(file=io.StringIO()))
+        reproducing.reproduce(asked, tmp_path, console=Console(file=io.StringIO()))

@@ -6,7 +6,7 @@ import sys
 import tempfile
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -17,6 +17,7 @@ from efattn.errors import DataError
 REPRODUCE = (
     "Examples:\n\nefattn reproduce\n\nefattn reproduce instacart --preset paper --seeds 3\n\n"
     "efattn reproduce cities synthetic --jobs 2 --pages docs\n\n"
+    'efattn reproduce cities --setting "no lag" --model EFA --preset defaults --protocol refitted\n\n'
     "efattn reproduce strangers --only grunfeld --only epil\n\nefattn reproduce theory"
 )
 
@@ -105,9 +106,23 @@ def reproduce(
     ] = None,
     preset: Annotated[
         list[str] | None,
-        typer.Option(help="paper, defaults or best; may be given again. All unless said.", show_default=False),
+        typer.Option(help="peer, paper, defaults or best; may be given again. All unless said.", show_default=False),
+    ] = None,
+    protocol: Annotated[
+        list[str] | None,
+        typer.Option(help="train only, or refitted, of peers and defaults; both unless said.", show_default=False),
     ] = None,
     seeds: Annotated[int, typer.Option(min=1, help="How many, from 0 on.")] = 3,
+    setting: Annotated[
+        list[str] | None, typer.Option(help="One of an experiment's; may be given again.", show_default=False)
+    ] = None,
+    model: Annotated[
+        list[str] | None, typer.Option(help="One of a setting's; may be given again.", show_default=False)
+    ] = None,
+    unit: Annotated[
+        list[str] | None,
+        typer.Option(help="A single run, as --plan names it; the summary is left as it is.", show_default=False),
+    ] = None,
     results: Annotated[
         Path, typer.Option("--results", "-o", metavar="FOLDER", help="One file per run; finished runs are skipped.")
     ] = Path("results"),
@@ -120,16 +135,36 @@ def reproduce(
         list[str] | None,
         typer.Option(metavar="TABLE", help="Of the strangers, this table; may be given again.", show_default=False),
     ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="List the runs, about how long each takes, and end.")] = False,
     json: arguments.Json = False,
 ) -> None:
     """The paper's experiments and more beside honest peers: hours for all, minutes for one."""
     from rich.console import Console
 
-    from efattn.experiments.reproducing import reproduce as run
+    from efattn.experiments import reproducing
 
-    console = Console(stderr=True, highlight=False)
-    records = run(
-        experiments or [], preset or [], seeds, results, jobs=jobs, pages=pages, tables=only or [], console=console
+    asked = reproducing.Asked(
+        names=experiments or [],
+        presets=preset or [],
+        seeds=seeds,
+        protocols=protocol or [],
+        settings=setting or [],
+        models=model or [],
+        units=unit or [],
+        tables=only or [],
     )
+    if plan:
+        _list(reproducing.plan(asked, results), json)
+        return
+    console = Console(stderr=True, highlight=False)
+    records = reproducing.reproduce(asked, results, jobs=jobs, pages=pages, console=console)
     if json:
         out.print_json(records)
+
+
+def _list(units: list[dict[str, Any]], json: bool) -> None:
+    if json:
+        out.print_json(units)
+        return
+    for one in units:
+        typer.echo(f"{one['unit']}\t{one['seconds']}\t{'done' if one['done'] else 'missing'}")

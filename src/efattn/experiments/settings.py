@@ -3,6 +3,9 @@
     Setting   one table of the paper, or one half of it: a split for every seed, column roles, a metric
     Entry     one model of that table under one preset: how it is made for a seed, and the paper's number for it
 
+Simple models and defaults are run under two protocols. *Train only*: fitted to training groups, everything chosen on
+validation groups. *Refitted*: given the rows of both, EFA does what its defaults do, peers choose penalties inside.
+
 The runner (runner.py) is one function over these values; tables and figures are made from the files it writes.
 """
 
@@ -15,6 +18,11 @@ import polars as pl
 
 Preset = Literal["peer", "paper", "defaults", "best"]
 PRESETS: tuple[Preset, ...] = ("peer", "paper", "defaults", "best")
+Protocol = Literal["train only", "refitted"]
+TRAIN: Protocol = "train only"
+REFITTED: Protocol = "refitted"
+PROTOCOLS = (TRAIN, REFITTED)
+FLOOR = "Bayes floor"  # what drew the data: a limit, not a peer
 Look = Callable[[Any, "Split"], dict[str, Any]]
 
 
@@ -24,6 +32,11 @@ class Split(NamedTuple):
     train: pl.DataFrame
     validation: pl.DataFrame
     test: pl.DataFrame
+
+    @property
+    def whole(self) -> pl.DataFrame:
+        """Of training and validation."""
+        return pl.concat([self.train, self.validation])
 
 
 @final
@@ -66,7 +79,8 @@ V1, V2 = Metric("test Poisson loss, v1", poisson_v1), Metric("test Poisson loss,
 @dataclass(frozen=True)
 class Entry:
     """make: an estimator for a seed. paper: the number the paper prints for it. fixed: it has no seed of its own, so
-    that it runs once per split. without: roles it does not take. look: more to be kept of the first seed's fit."""
+    that it runs once per split. without: roles it does not take. sees: what only some models of the setting are told,
+    as "own time". look: more to be kept of the first seed's fit."""
 
     model: str
     preset: Preset
@@ -74,14 +88,29 @@ class Entry:
     paper: float | None = None
     fixed: bool = False
     without: tuple[str, ...] = ()
+    sees: tuple[str, ...] = ()
     look: Look | None = None
+
+    @property
+    def competes(self) -> bool:
+        """Whether it is a peer: a simple model, or latent factors with the library's defaults."""
+        latent = self.preset == "defaults" and self.model.startswith("latent factors")
+        return latent or (self.preset == "peer" and self.model != FLOOR)
+
+    @property
+    def protocols(self) -> tuple[Protocol, ...]:
+        both = self.competes or self.preset == "defaults"
+        return PROTOCOLS if both else (TRAIN,)
 
 
 @final
 @dataclass(frozen=True)
 class Setting:
     """split: of a seed. moving: whether the test rows move with the seed. aim: the number the best preset should
-    reach."""
+    reach. splits: how many there are, each run once, whatever the number of seeds. scored: a column that says which
+    test rows count; cluster: one whose rows go together, the group unless said. check: of a seed, the rows to choose
+    peers on, where those of validation are not like those of the test. fits_of: the title of a setting whose fits are
+    tested here on other rows. seconds: about what a default fit takes on one core."""
 
     experiment: str
     name: str
@@ -93,6 +122,12 @@ class Setting:
     aim: float | None = None
     look: Look | None = None
     notes: tuple[str, ...] = field(default=())
+    splits: int | None = None
+    scored: str | None = None
+    cluster: str | None = None
+    check: Callable[[int], pl.DataFrame] | None = None
+    fits_of: str | None = None
+    seconds: float = 60.0
 
     @property
     def title(self) -> str:

@@ -1,5 +1,7 @@
-"""What the runs say together: a record per experiment, setting, model and preset, and who is ahead of whom.
+"""What the runs say together: a record per experiment, setting, model, preset and protocol, and who is ahead of whom.
 
+best peer           the one with the lowest loss on validation rows, fitted to training rows alone, of those that are
+                    told no more than EFA is; where a peer has no such loss, the one with the lowest on test rows
 paired difference   d_g = mean over seeds of (loss of EFA - loss of the peer) in test group g, rows as weights
                     mean and standard error over groups; a group that several splits test counts once
 """
@@ -7,47 +9,86 @@ paired difference   d_g = mean over seeds of (loss of EFA - loss of the peer) in
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from efattn import storage
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.records import Record
-from efattn.experiments.settings import Entry, Setting
+from efattn.experiments.settings import TRAIN, Entry, Protocol, Setting
 
-FLOOR = "Bayes floor"  # what drew the data: a limit, not a peer
+SURE = 2.0  # standard errors, from which on a difference is one
+
+
+class Chosen(NamedTuple):
+    """A peer, and the rows that it was chosen on."""
+
+    entry: Entry
+    by: str
 
 
 def summarised(records: Sequence[Record]) -> list[Record]:
     """In the order of the presets; what has not run is left out."""
+    by_run: dict[tuple[str, ...], list[Record]] = {}
+    for record in records:
+        by_run.setdefault(name_of(record), []).append(record)
     lines = []
     for setting in SETTINGS:
-        mine = {entry: runs_of(records, setting, entry) for entry in setting.entries}
-        peer = best_peer(setting, records)
-        for entry, runs in mine.items():
-            if runs:
-                lines.append(of_runs(setting, entry, runs))
-                if peer is not None and entry.preset not in ("peer",) and entry.model.startswith("EFA"):
-                    lines[-1]["against"] = {"model": peer.model, **paired(setting, runs, mine[peer])}
+        for entry in setting.entries:
+            for protocol in entry.protocols:
+                runs = runs_of(by_run, setting, entry, protocol)
+                if runs:
+                    lines.append(of_runs(setting, entry, runs))
+                    peer = best_peer(setting, by_run, protocol, entry.sees)
+                    if peer is not None and entry.preset != "peer" and entry.model.startswith("EFA"):
+                        theirs = runs_of(by_run, setting, peer.entry, protocol)
+                        found = paired(setting, runs, theirs)
+                        told = {"model": peer.entry.model, "by": peer.by, "standing": standing(found)}
+                        lines[-1]["against"] = told | found
     return lines
 
 
-def runs_of(records: Iterable[Record], setting: Setting, entry: Entry) -> list[Record]:
+def name_of(record: Record) -> tuple[str, ...]:
+    named = (record[name] for name in ("experiment", "setting", "model", "preset"))
+    return (*named, record.get("protocol", TRAIN))
+
+
+def runs_of(
+    by_run: dict[tuple[str, ...], list[Record]], setting: Setting, entry: Entry, protocol: Protocol = TRAIN
+) -> list[Record]:
     """The runs of one model under one preset, by seed."""
-    name = (setting.experiment, setting.name, entry.model, entry.preset)
-    mine = [r for r in records if (r["experiment"], r["setting"], r["model"], r["preset"]) == name]
+    mine = by_run.get((setting.experiment, setting.name, entry.model, entry.preset, protocol), [])
     return sorted(mine, key=lambda r: r["seed"])
 
 
-def best_peer(setting: Setting, records: Sequence[Record]) -> Entry | None:
-    """The peer with the lowest mean loss, of those that have run."""
-    means = {
-        entry: float(np.mean([r["value"] for r in runs]))
-        for entry in setting.entries
-        if entry.preset == "peer" and entry.model != FLOOR and (runs := runs_of(records, setting, entry))
-    }
-    return min(means, key=lambda entry: means[entry]) if means else None
+def best_peer(
+    setting: Setting,
+    by_run: dict[tuple[str, ...], list[Record]],
+    protocol: Protocol = TRAIN,
+    sees: Iterable[str] = (),
+) -> Chosen | None:
+    """Of those that have run under the protocol."""
+    test, held = dict[Entry, float](), dict[Entry, float]()
+    for entry in setting.entries:
+        runs = runs_of(by_run, setting, entry, protocol) if entry.competes and set(entry.sees) <= set(sees) else []
+        if runs:
+            test[entry] = float(np.mean([run["value"] for run in runs]))
+            first = [run["held_out"]["value"] for run in runs_of(by_run, setting, entry) if "held_out" in run]
+            held |= {entry: float(np.mean(first))} if first else {}
+    if not test:
+        return None
+    by, losses = ("validation", held) if len(held) == len(test) else ("test", test)
+    return Chosen(min(losses, key=lambda entry: losses[entry]), by)
+
+
+def standing(gap: Record) -> str | None:
+    """Of EFA beside a peer: ahead, level or behind."""
+    if gap["difference"] is None:
+        return None
+    if not abs(gap["difference"]) > SURE * gap["error"]:
+        return "level"
+    return "ahead" if gap["difference"] < 0 else "behind"
 
 
 def of_runs(setting: Setting, entry: Entry, runs: list[Record]) -> Record:
@@ -57,6 +98,7 @@ def of_runs(setting: Setting, entry: Entry, runs: list[Record]) -> Record:
         "setting": setting.name,
         "model": entry.model,
         "preset": entry.preset,
+        "protocol": runs[0].get("protocol", TRAIN),
         "metric": setting.metric.name,
         "paper": entry.paper,
         "mean": float(np.mean(values)),
@@ -64,7 +106,30 @@ def of_runs(setting: Setting, entry: Entry, runs: list[Record]) -> Record:
         "seeds": len(values),
         "seconds": float(np.mean([run["seconds"] for run in runs])),
         "log_likelihood": float(np.mean([run["log_likelihood"] for run in runs])),
+        **_parts(runs),
     }
+
+
+def _parts(runs: Sequence[Record]) -> Record:
+    """Of the runs that have it: the loss on validation rows, that of the networks alone, shares, cover of intervals."""
+    found: Record = {}
+    for name in ("held_out", "alone"):
+        mine = [run[name]["value"] for run in runs if name in run]
+        found |= {name: float(np.mean(mine))} if mine else {}
+    mixed = [run["shares"] for run in runs if "shares" in run]
+    names = dict.fromkeys(name for one in mixed for name in one)
+    found |= (
+        {"shares": {name: float(np.mean([one.get(name, 0.0) for one in mixed])) for name in names}} if mixed else {}
+    )
+    covered = [run["coverage"] for run in runs if "coverage" in run]
+    if covered:
+        found["coverage"] = {level: _means([one[level] for one in covered]) for level in covered[0]}
+    return found
+
+
+def _means(covers: Sequence[Record]) -> Record:
+    shared = [name for name in covers[0] if all(name in one for one in covers)]
+    return {name: np.mean([one[name] for one in covers], 0).tolist() for name in shared}
 
 
 def paired(setting: Setting, runs: Sequence[Record], peers: Sequence[Record], key: str = "value") -> dict[str, Any]:

@@ -8,8 +8,7 @@ from efattn.experiments.page.comparisons import against, listed_settings
 from efattn.experiments.page.numbers import digits, number
 from efattn.experiments.page.results import Results, efa, named, papers
 from efattn.experiments.presets import OF_THE_PAPER
-from efattn.experiments.settings import Entry, Setting
-from efattn.experiments.summary import FLOOR
+from efattn.experiments.settings import FLOOR, Entry, Setting
 
 HEAD = (
     "setting",

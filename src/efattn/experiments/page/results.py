@@ -10,7 +10,7 @@ from efattn.comparing import Comparison
 from efattn.experiments import records, summary, theory
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.records import Record
-from efattn.experiments.settings import Entry, Setting
+from efattn.experiments.settings import TRAIN, Entry, Protocol, Setting
 from efattn.experiments.strangers import running as strangers
 
 
@@ -29,22 +29,22 @@ class Results:
 
     @cached_property
     def _summary(self) -> dict[tuple[str, ...], Record]:
-        return {_name(r["experiment"], r["setting"], r): r for r in summary.summarised(self.records)}
+        return {summary.name_of(r): r for r in summary.summarised(self.records)}
 
     @cached_property
     def _runs(self) -> dict[tuple[str, ...], list[Record]]:
         by_name: dict[tuple[str, ...], list[Record]] = {}
         for record in sorted(self.records, key=lambda r: r["seed"]):
-            by_name.setdefault(_name(record["experiment"], record["setting"], record), []).append(record)
+            by_name.setdefault(summary.name_of(record), []).append(record)
         return by_name
 
-    def summary_of(self, setting: Setting, entry: Entry | None) -> Record | None:
+    def summary_of(self, setting: Setting, entry: Entry | None, protocol: Protocol = TRAIN) -> Record | None:
         """Its line of the summary, if it has run."""
-        return None if entry is None else self._summary.get(_key(setting, entry))
+        return None if entry is None else self._summary.get(_key(setting, entry, protocol))
 
-    def runs(self, setting: Setting, entry: Entry | None) -> list[Record]:
+    def runs(self, setting: Setting, entry: Entry | None, protocol: Protocol = TRAIN) -> list[Record]:
         """Its records by seed."""
-        return [] if entry is None else self._runs.get(_key(setting, entry), [])
+        return [] if entry is None else self._runs.get(_key(setting, entry, protocol), [])
 
     def on_equal_rows(self, setting: Setting, entries: Iterable[Entry | None]) -> bool:
         """Whether those that have run were tested on the same rows: where splits move, with the same seeds."""
@@ -63,20 +63,22 @@ class Results:
             lines.append(summary.of_runs(setting, one, mine) if one is not None and mine else None)
         return lines
 
+    def chosen_peer(self, setting: Setting, protocol: Protocol, sees: Sequence[str] = ()) -> summary.Chosen | None:
+        """The peer that EFA is compared with, and the rows that it was chosen on."""
+        return summary.best_peer(setting, self._runs, protocol, sees)
+
     def best_peer(self, setting: Setting) -> Entry | None:
-        return summary.best_peer(setting, self.records)
+        """Train only."""
+        found = self.chosen_peer(setting, TRAIN)
+        return None if found is None else found.entry
 
     def with_key(self, setting: Setting, entry: Entry | None, key: str) -> list[Record]:
         """Those of its records that keep something more."""
         return [run for run in self.runs(setting, entry) if run.get(key)]
 
 
-def _name(experiment: str, setting: str, record: Record) -> tuple[str, ...]:
-    return experiment, setting, record["model"], record["preset"]
-
-
-def _key(setting: Setting, entry: Entry) -> tuple[str, ...]:
-    return setting.experiment, setting.name, entry.model, entry.preset
+def _key(setting: Setting, entry: Entry, protocol: Protocol) -> tuple[str, ...]:
+    return setting.experiment, setting.name, entry.model, entry.preset, protocol
 
 
 def settings(experiment: str) -> list[Setting]:

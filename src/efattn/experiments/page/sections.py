@@ -8,8 +8,7 @@ from efattn.experiments.page.numbers import NONE, digits, number, seconds, sprea
 from efattn.experiments.page.results import Results, named, settings
 from efattn.experiments.presets import EXPERIMENTS
 from efattn.experiments.records import Record
-from efattn.experiments.settings import Entry, Setting
-from efattn.experiments.summary import FLOOR
+from efattn.experiments.settings import FLOOR, Entry, Setting
 
 HEAD = ("model", "preset", "paper", "ours", "seeds", "log-likelihood", "seconds")
 FAR = 0.02

@@ -7,7 +7,7 @@ import polars as pl
 
 from efattn import datasets, simple
 from efattn.experiments.presets import notes
-from efattn.experiments.presets.shared import Context, item_peers, peer, untuned, untuned_latent
+from efattn.experiments.presets.shared import Context, item_defaults, item_peers, peer, untuned, untuned_latent
 from efattn.experiments.settings import CROSS_ENTROPY, MSE, Setting, Split, random_users
 
 ITEMS: dict[str, Any] = {"group": "user", "item": "movie", "order": "timestamp"}
@@ -38,9 +38,9 @@ def years(seed: int) -> Split:
 
 def _items(context: Context) -> Setting:
     question: dict[str, Any] = {"context": context, "terms": "item"}
-    alone = untuned("EFA, order alone", **question, gaps=False)
-    entries = (*item_peers(context, ("distinct",)), untuned_latent(**question), untuned(**question), alone)
-    known: dict[str, Any] = {"moving": True, "notes": notes.MOVIES}
+    peers = item_peers(context, ("distinct",), times=True)
+    entries = (*peers, untuned_latent(**question), *item_defaults(context, times=True))
+    known: dict[str, Any] = {"moving": True, "notes": notes.MOVIES, "seconds": 500.0}
     return Setting("beyond", f"MovieLens items, {context}", users, ITEMS, CROSS_ENTROPY, entries, **known)
 
 
@@ -49,15 +49,18 @@ def _ratings() -> Setting:
         peer("item mean", simple.ItemMean()),
         peer("shrunk item and user mean", simple.ShrunkMean()),
         peer("ridge per item", simple.RidgePerItem()),
+        peer("linear model", simple.LinearModel()),
+        peer("low-rank Gaussian", simple.GaussianConditional()),
         untuned_latent(**VALUES),
         untuned(**VALUES),
     )
-    known: dict[str, Any] = {"moving": True, "notes": (*notes.MOVIES, *notes.STARS)}
+    known: dict[str, Any] = {"moving": True, "notes": (*notes.MOVIES, *notes.STARS), "seconds": 250.0}
     return Setting("beyond", "MovieLens ratings, others", users, RATINGS, MSE, entries, **known)
 
 
 def _stations() -> Setting:
     entries = (
+        peer("linear model", simple.LinearModel()),
         peer("ridge per station", simple.RidgePerItem()),
         peer("lasso per station", simple.LassoPerItem()),
         peer("Gaussian conditional", simple.GaussianConditional()),
@@ -66,7 +69,7 @@ def _stations() -> Setting:
         untuned_latent(**VALUES, neighbours=5, standardise="item"),
         untuned(**VALUES),
     )
-    return Setting("beyond", "NOAA stations", years, STATIONS, MSE, entries, notes=notes.STATIONS)
+    return Setting("beyond", "NOAA stations", years, STATIONS, MSE, entries, notes=notes.STATIONS, seconds=120.0)
 
 
 SETTINGS = (_items("past"), _items("others"), _ratings(), _stations())

@@ -41,6 +41,7 @@ def by_city(estimator: Any, parts: Split) -> dict[str, Any]:
 
 def _peers(lags: int) -> tuple[Entry, ...]:
     peers = [
+        peer("linear model", simple.LinearModel(), lags=lags),
         peer("ridge per city", simple.RidgePerItem(), lags=lags),
         peer("lasso per city", simple.LassoPerItem(), lags=lags),
         peer("Gaussian conditional", simple.GaussianConditional(), lags=lags),

@@ -67,7 +67,7 @@ def _look(entry: Entry) -> Entry:
 def _setting(context: Context) -> Setting:
     tuned = best(context=context, terms="item", width=64, ensemble=2, **BEST[context])
     entries = tuple(map(_look, (*item_entries(context, PAPER[context], TRAINING, ATTENTION), tuned)))
-    known: dict[str, Any] = {"aim": AIM[context], "notes": notes.INSTACART}
+    known: dict[str, Any] = {"aim": AIM[context], "notes": notes.INSTACART, "seconds": 400.0}
     return Setting("instacart", context, split, ROLES, CROSS_ENTROPY, entries, **known)
 
 

@@ -49,9 +49,10 @@ SYNTHETIC = (
     BATCHES,
 )
 TIMES = (
-    "EFA's defaults and best preset look at the time between ratings, that of the predicted one included: movies that "
-    "were rated in one sitting, and on one screen, belong together. `EFA, order alone` is the same without "
-    "(`gaps=False`), as all other models are, and is to be compared with them."
+    "EFA and the additive logit look at the time between ratings: movies that were rated in one sitting, and on one "
+    "screen, belong together. In `past` the time of the row that is predicted is hidden, as it is from one who "
+    "recommends; models marked `own time known` see it, and so does EFA's best preset. In `others` all see it. "
+    "`EFA, order alone` sees no times (`gaps=False`). A model is compared with peers that are told no more than it is."
 )
 SEQUENCES = (MOVING, ITEM_FACTORS, DISTINCT, TIMES, ITEM_COUNT, BATCHES)
 RATINGS = (
@@ -99,9 +100,20 @@ MOVIES = (
 STARS = (
     "Ratings are 1 to 5. EFA and latent factors have the family that the defaults choose, an ordinal one; the peers "
     "are Gaussian, so that mean squared errors compare, and log-likelihoods, of probabilities and of densities, do "
-    "not. One Gaussian over all movies, the best peer of the paper's ratings, would take hours and is left out.",
+    "not. The low-rank Gaussian is a factor analysis of all movies, conditioned on what a user rated.",
 )
 STATIONS = (
     "NOAA stations are 110, with daily means of September 28 to October 31: 1990 and 1991 train, 1992 validates, 1993 "
     "tests. Latent factors have the paper's five nearest neighbours, and each station is centred by its own mean.",
+)
+NEW_STATIONS = (
+    "New stations: of the 110, sorted by number and drawn once, eleven a fold are never seen. Models are fitted to the "
+    "others in 1990 to 1992 (refitted; 1990 and 1991 train only, 1992 validates), and predict each new station of 1993 "
+    "from the others of its day. Peers are chosen on the new stations' 1992, which no model is fitted to. Standard "
+    "errors are over days.",
+)
+MISSING_CELLS = (
+    "Missing cells: of US cities without lag, a share of each test day's cells is removed at random, once for each "
+    "seed; each removed cell is predicted from what remains of its day. The fits are those of US cities, no lag, whose "
+    "training days are complete. Peers are chosen on validation days with as many gaps. Standard errors are over days.",
 )

@@ -51,7 +51,13 @@ def _setting(version: str, context: Context) -> Setting:
         best(**question, dropout=0.3, ensemble=2, companions=simple.GaussianConditional()),
     )
     metric, aim = V1 if version == "v1" else V2, AIM[version, context]
-    known: dict[str, Any] = {"moving": True, "aim": aim, "look": means_by_rating, "notes": notes.RATINGS}
+    known: dict[str, Any] = {
+        "moving": True,
+        "aim": aim,
+        "look": means_by_rating,
+        "notes": notes.RATINGS,
+        "seconds": 30.0,
+    }
     return Setting("ratings", f"{version}, {context}", split, ROLES, metric, entries, **known)
 
 

@@ -9,7 +9,7 @@ from sklearn.base import BaseEstimator
 from efattn import datasets, families
 from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, adam, best, latent, papers, untuned, value_peers
-from efattn.experiments.settings import MSE, Entry, Setting, Split, quarter_held
+from efattn.experiments.settings import FLOOR, MSE, Entry, Setting, Split, quarter_held
 from efattn.training import Training
 
 ROLES: dict[str, Any] = {"group": "user", "item": "movie", "value": "rating", "order": "position"}
@@ -48,7 +48,7 @@ def _setting(context: Context) -> Setting:
     fm, efa = PAPER[context]
     known: dict[str, Any] = {"family": families.Gaussian(variance=1.0), "context": context, "terms": "value"}
     entries = (
-        Entry("Bayes floor", "peer", lambda seed: Truth(), fixed=True),
+        Entry(FLOOR, "peer", lambda seed: Truth(), fixed=True),
         *value_peers("gaussian", context),
         latent("latent factors", fm, TRAINING, **known),
         latent("latent factors, intercept", None, TRAINING, **known, intercept=True),
