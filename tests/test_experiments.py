@@ -21,9 +21,8 @@ from small_training import Stop, dying_at
 from efattn import DataError, SimpleModel
 from efattn.estimators import LatentFactor
 from efattn.experiments import records, reproducing, runner, summary
-from efattn.experiments.presets import EXPERIMENTS, SETTINGS
+from efattn.experiments.presets import EXPERIMENTS
 from efattn.experiments.settings import (
-    FLOOR,
     MSE,
     PROTOCOLS,
     TRAIN,
@@ -77,64 +76,6 @@ def tiny(monkeypatch):
     runner._split.cache_clear()
     yield TINY
     runner._split.cache_clear()
-
-
-# ---- planning
-
-
-def test_everything_is_planned_once_per_seed_and_protocol_and_fixed_models_once_per_split():
-    for seeds in (1, 3):
-        want = sum(
-            len(entry.protocols) * (1 if entry.fixed and not setting.moving else setting.splits or seeds)
-            for setting in SETTINGS
-            for entry in setting.entries
-        )
-        paths = [path for run in runner.planned(seeds=seeds) for path in run.paths]
-        assert len(paths) == want
-        assert len(set(paths)) == want, "two runs would write one file"
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS)
-def test_a_preset_and_a_protocol_are_planned_alone(experiment):
-    preset = "defaults" if experiment == "beyond" else "paper"
-    runs = runner.planned([experiment], [preset], 1)
-    assert all(experiment in {setting.experiment for setting in run.settings} for run in runs)
-    assert {run.setting_and_entry[1].preset for run in runs} == {preset}
-    for protocol in PROTOCOLS:
-        runs = runner.planned([experiment], ["peer"], 1, protocols=[protocol])
-        assert {run.protocol for run in runs} == {protocol}
-        assert {run.setting_and_entry[1].preset for run in runs} == {"peer"}
-
-
-def test_only_peers_and_defaults_are_refitted_and_the_floor_is_no_peer():
-    again = {run.setting_and_entry[1] for run in runner.planned(seeds=1, protocols=["refitted"])}
-    assert {entry.preset for entry in again} == {"peer", "defaults"}
-    assert FLOOR not in {entry.model for entry in again}
-
-
-def test_a_unit_is_found_again_by_its_name():
-    for run in runner.planned(["beyond", "ratings"], ["defaults", "peer"], 2)[::7]:
-        for path in run.paths:
-            assert runner.named(str(path.with_suffix(""))) == run
-    with pytest.raises(DataError, match="no run 'cities/no-lag/efa-first-0'"):
-        runner.named("cities/no-lag/efa-first-0")
-
-
-def test_fits_that_are_tested_twice_are_planned_once():
-    runs = runner.planned(["beyond"], ["defaults"], 1, settings=["US cities, 30 % missing"])
-    assert [run.setting_and_entry[0].title for run in runs] == ["cities, no lag"] * 2
-    assert [path.parent.name for path in runs[0].paths] == ["no-lag"] + [f"us-cities-{k}-missing" for k in (10, 30, 50)]
-
-
-def test_an_unknown_experiment_is_refused():
-    with pytest.raises(DataError, match=r"no experiment 'citys'; there are synthetic"):
-        runner.planned(["citys"])
-
-
-def test_names_within_a_setting_are_unique():
-    for setting in SETTINGS:
-        names = [(entry.model, entry.preset) for entry in setting.entries]
-        assert len(names) == len(set(names)), setting.title
 
 
 # ---- splits

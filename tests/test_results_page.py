@@ -20,9 +20,9 @@ from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, listing, t
 from efattn.experiments.page.html import page as as_html
 from efattn.experiments.page.numbers import MINUS
 from efattn.experiments.page.results import Results, efa, named, papers
-from efattn.experiments.presets import BEYOND, EXPERIMENTS, OF_THE_PAPER, SETTINGS
+from efattn.experiments.presets import EXPERIMENTS, OF_THE_PAPER, SETTINGS
 from efattn.experiments.presets.groceries import REPRESENTATIVE
-from efattn.experiments.settings import FLOOR, Setting
+from efattn.experiments.settings import FLOOR, REFITTED, TRAIN, Setting
 from efattn.experiments.strangers.tables import STRANGERS
 
 PIXEL = base64.b64decode(
@@ -31,7 +31,7 @@ PIXEL = base64.b64decode(
 EVIL = "<script>alert(1)</script> $x_1 | `a` *b*"
 
 
-def made_up(setting: Setting, entry, seed: int):
+def made_up(setting: Setting, entry, seed: int, protocol: str = TRAIN):
     """A record as the runner writes them, with numbers that mean nothing."""
     draw = np.random.default_rng(crc32(f"{setting.title} {entry.model} {seed}".encode()))
     value = entry.paper or (0.5 if entry.model == FLOOR else 1.0)
@@ -39,7 +39,14 @@ def made_up(setting: Setting, entry, seed: int):
     found = {"experiment": setting.experiment, "setting": setting.name, "model": entry.model, "preset": entry.preset}
     found |= {"seed": seed, "metric": setting.metric.name, "value": float(np.mean(groups)), "log_likelihood": -1.5}
     by_group = {"names": list("abcdefgh"), "rows": [2] * 8, "value": groups, "log_likelihood": groups}
-    found |= {"rows": 16, "groups": by_group, "seconds": 2.0}
+    found |= {"rows": 16, "groups": by_group, "seconds": 2.0, "protocol": protocol}
+    if protocol == TRAIN:
+        found["held_out"] = {"value": 1.0 + 0.1 * draw.random(), "log_likelihood": -1.0}
+    if entry.preset == "defaults" and entry.model.startswith("EFA"):
+        found |= {"shares": {"network": 0.75, "LinearModel": 0.25}, "alone": {"value": 1.25, "log_likelihood": -1.0}}
+        if "value" in setting.roles:
+            ends = {"items": [0.7, 0.95], "by_chance": [0.8, 0.94]}
+            found["coverage"] = {f"{level}": {"all": level + 0.01, **ends} for level in (0.5, 0.8, 0.9)}
     found |= {"versions": {"efattn": "0", "torch": EVIL}, "device": EVIL, "epochs": 1, "parameters": {}}
     if setting.experiment == "ratings":
         found["mean_by_rating"] = [1.9, 2.0, 2.2]
@@ -130,10 +137,10 @@ def full(tmp_path_factory):
     """Everything has run, with two seeds; the page."""
     folder = tmp_path_factory.mktemp("results")
     for run in runner.planned(seeds=2):
-        setting, entry = run.setting_and_entry
-        path = folder / run.path
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(made_up(setting, entry, run.seed)))
+        for setting, path in zip(run.settings, run.paths, strict=True):
+            (folder / path).parent.mkdir(parents=True, exist_ok=True)
+            record = made_up(setting, run.setting_and_entry[1], run.seed, run.protocol)
+            (folder / path).write_text(json.dumps(record))
     (folder / "theory").mkdir()
     for name, part in THEORY.items():
         record = {"part": name, "seeds": [0, 1], "seconds": 1.0, **part}
@@ -173,9 +180,11 @@ class Reader(HTMLParser):
 @pytest.mark.parametrize("which", ["full", "empty"])
 def test_every_setting_has_a_row_and_a_section(which, request):
     text = (request.getfixturevalue(which) / "results.md").read_text()
-    leading_rows = text.split("## Synthetic")[0]
+    leading_rows, others = text.split("## Synthetic")[0].split("## Defaults beside the best peer")
     for setting in SETTINGS:
         assert (f"| {named(setting)} |" in leading_rows) == (setting in OF_THE_PAPER)
+        for protocol in (TRAIN, REFITTED):
+            assert f"| {named(setting)} | {protocol} |" in others
         assert f"### {named(setting)}: {setting.metric.name}" in text
 
 
@@ -202,7 +211,7 @@ def test_names_from_files_are_escaped(full):
     cells = [line for line in text.splitlines() if "alert(1)" in line]
     assert cells
     for line in cells:
-        assert len(re.findall(r"(?<!\\)\|", line)) in (5, 7), "a name adds no column"
+        assert len(re.findall(r"(?<!\\)\|", line)) in (6, 7), "a name adds no column"
 
 
 def test_pictures_are_small_and_each_is_on_both_pages(full):
@@ -232,6 +241,7 @@ def test_missing_runs_are_named(empty):
         (missing,) = (line for line in section.splitlines() if line.startswith("Not run yet: "))
         for entry in setting.entries:
             assert f"{entry.model} ({entry.preset})" in missing
+            assert (f"{entry.model} ({entry.preset}, refitted)" in missing) == (REFITTED in entry.protocols)
     for part in theory.PARTS:
         assert part.__name__ in text.split("## Theory")[1]
     assert "Nothing has run yet." in text
@@ -319,57 +329,6 @@ def test_where_splits_move_means_are_over_the_seeds_that_all_have():
         assert mine["mean"] == pytest.approx(np.mean([made_up(setting, one, seed)["value"] for seed in seeds]))
         told = [line for line in leading_table._standing(results) if "Splits move" in line]
         assert len(told) == (len(seeds) == 1)
-
-
-# ---- beyond the paper
-
-
-def beyond_section(results: Results, monkeypatch) -> str:
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", lambda self, file, **how: file.write(PIXEL))
-    text = markdown.page("", page.page(results))
-    return text.split("\n## Beyond the paper\n")[1].split("\n## ")[0]
-
-
-def test_data_the_paper_does_not_use_have_a_section_and_no_column_for_it(full, empty):
-    for folder in (full, empty):
-        section = (folder / "results.md").read_text().split("\n## Beyond the paper\n")[1].split("\n## ")[0]
-        assert section.count("| best peer | latent factors | EFA, defaults |") == 1
-        assert "paper | ours" not in section
-        for setting in BEYOND:
-            assert f"\n| {named(setting)} | " in section
-    brief = markdown.block(leading_table.brief(Results([], {})))
-    assert all(named(setting) not in brief for setting in BEYOND)
-
-
-def shifted(record, setting: Setting, entry, by: float):
-    """The same run of another model, every group's loss changed by so much."""
-    found = {**copy.deepcopy(record), "model": entry.model, "preset": entry.preset, "value": record["value"] + by}
-    found["groups"]["value"] = (np.array(record["groups"]["value"]) + by).tolist()
-    return found
-
-
-def test_beyond_the_paper_efa_is_compared_with_latent_factors_and_the_best_peer(monkeypatch):
-    setting = BEYOND[0]
-    peer, latent = setting.entries[0], next(e for e in setting.entries if e.model == "latent factors")
-    one = made_up(setting, peer, 0)
-    records = [one, shifted(one, setting, latent, 0.75), shifted(one, setting, efa(setting, "defaults"), 0.25)]
-    section = beyond_section(Results(records, {}), monkeypatch)
-    (row,) = (line for line in section.splitlines() if line.startswith(f"| {named(setting)} |"))
-    cells = [cell.strip().replace("\N{NO-BREAK SPACE}", " ") for cell in row.strip("|").split("|")]
-    assert cells[1] == f"**{one['value']:.3f} (1), {peer.model}**"
-    assert cells[4:] == [f"{MINUS}0.500 ± 0.000", "+0.250 ± 0.000"]
-    assert f"ahead of them in {named(setting)}" in section
-    assert f"behind the best peer in {named(setting)}" in section
-
-
-@pytest.mark.parametrize("model", ["peer", "latent factors", "EFA"])
-def test_beyond_the_paper_one_model_alone_is_shown_and_compared_with_nobody(model, monkeypatch):
-    setting = BEYOND[-1]
-    entry = next(e for e in setting.entries if model in (e.preset, e.model))
-    section = beyond_section(Results([made_up(setting, entry, 0)], {}), monkeypatch)
-    assert f"| {entry.model} | {entry.preset} | " in section
-    assert "ahead of" not in section
-    assert "Not run yet: " in section
 
 
 # ---- strangers

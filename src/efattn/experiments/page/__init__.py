@@ -10,7 +10,17 @@ from pathlib import Path
 
 from efattn import storage
 from efattn.errors import DataError
-from efattn.experiments.page import html, leading_table, markdown, provenance, sections, strangers, theorems
+from efattn.experiments.page import (
+    aims,
+    html,
+    leading_table,
+    markdown,
+    protocols,
+    provenance,
+    sections,
+    strangers,
+    theorems,
+)
 from efattn.experiments.page.blocks import Block, Picture
 from efattn.experiments.page.results import Results
 
@@ -37,6 +47,8 @@ def page(results: Results) -> list[Block]:
     """All that the page says, in its order."""
     return [
         *leading_table.blocks(results),
+        *protocols.blocks(results),
+        *aims.blocks(results),
         *sections.blocks(results),
         *strangers.blocks(results),
         *theorems.blocks(results),

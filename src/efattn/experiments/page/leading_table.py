@@ -32,8 +32,9 @@ ONE_OF_EACH_KIND = (  # of data: an order that decides, sequences, ratings, bask
 )
 ABOUT = (
     "Test losses, mean ± standard deviation over (seeds); lower is better. FM is the paper's latent factor model, "
-    "the best peer is the simple model with the lowest mean test loss. Bold is the lowest of the runs made here: all "
-    "of a row are tested on the same rows, which the paper's numbers need not be."
+    "the best peer is the simple model with the lowest loss on validation groups. All are fitted to training groups "
+    "alone. Bold is the lowest of the runs made here: all of a row are tested on the same rows, which the paper's "
+    "numbers need not be."
 )
 PAIRED = (
     "EFA less best peer is the mean difference of losses row by row, ± its standard error over test groups; "

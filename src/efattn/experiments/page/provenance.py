@@ -15,7 +15,7 @@ ABOUT = (
     "Every run is one file in `results/EXPERIMENT/SETTING`, its scores by group are in `results/EXPERIMENT`, the "
     "strangers' files in `results/strangers`, the theory's in `results/theory`; this page is made from these files and "
     "from nothing else. A record has the test loss and the full log-likelihood, over all rows and by group, all "
-    "parameters, versions and seconds."
+    "parameters, versions, commit and seconds."
 )
 
 
@@ -25,14 +25,14 @@ def blocks(results: Results) -> Iterator[Block]:
     if not results.records and not results.theory and not results.strangers:
         yield Text("Nothing has run yet.")
         return
-    entries = [(setting, entry) for setting in SETTINGS for entry in setting.entries]
-    known = [len(results.runs(setting, entry)) for setting, entry in entries]
+    entries = [(s, entry, protocol) for s in SETTINGS for entry in s.entries for protocol in entry.protocols]
+    known = [len(results.runs(*one)) for one in entries]
     seeds = sorted({record["seed"] for record in results.records})
     parts = results.theory.values()
     tables = [record for record, _ in results.strangers.values()]
     total = sum(record["seconds"] for record in (*results.records, *tables, *parts))
     yield Text(
-        f"{sum(known):,} runs of {sum(n > 0 for n in known):,} of the {len(entries):,} models and presets, "
+        f"{sum(known):,} runs of {sum(n > 0 for n in known):,} of the {len(entries):,} models, presets and protocols, "
         f"{len(tables)} of {len(STRANGERS)} strangers, and {len(parts)} of {len(theory.PARTS)} parts of the theory. "
         f"Seeds: {', '.join(map(str, seeds)) or 'none'}. {_time(total)} of fitting and computing in all."
     )
@@ -40,13 +40,14 @@ def blocks(results: Results) -> Iterator[Block]:
 
 
 def _machines(results: Results) -> Iterator[Block]:
-    seconds: dict[tuple[str, str], list[float]] = defaultdict(list)
+    seconds: dict[tuple[str, ...], list[float]] = defaultdict(list)
     for record in results.records:
         versions = ", ".join(f"{name} {version}" for name, version in record["versions"].items())
-        seconds[record["device"], versions].append(record["seconds"])
+        commit = (record.get("commit") or "not recorded")[:12]
+        seconds[record["device"], versions, commit].append(record["seconds"])
     if seconds:
         rows = [[*where, f"{len(took):,}", _time(sum(took))] for where, took in sorted(seconds.items())]
-        yield table(("device", "versions", "runs", "time"), rows, words=2)
+        yield table(("device", "versions", "commit", "runs", "time"), rows, words=3)
 
 
 def _time(seconds: float) -> str:

@@ -60,7 +60,7 @@ class Row(NamedTuple):
 def blocks(results: Results) -> Iterator[Block]:
     yield Heading("Strangers")
     yield Text(ABOUT)
-    rows = {name: row for name, (_, one) in results.strangers.items() if (row := _row(name, one)) is not None}
+    rows = {row.name: row for row in rows_of(results)}
     if rows:
         yield table(HEAD, [_cells(*results.strangers[name], row) for name, row in rows.items()], words=4)
         yield Bullets(tuple(_words(list(rows.values()))))
@@ -68,6 +68,11 @@ def blocks(results: Results) -> Iterator[Block]:
     missing = [one.name for one in STRANGERS if one.name not in rows]
     if missing:
         yield Text(f"Not run yet: {listing(missing)}.")
+
+
+def rows_of(results: Results) -> list[Row]:
+    """Of the tables that have a peer to compare with."""
+    return [row for name, (_, one) in results.strangers.items() if (row := _row(name, one)) is not None]
 
 
 def _row(name: str, comparison: Comparison) -> Row | None:
