@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,6 +21,7 @@ from test_ensemble import BOTH, FAST, HELD, TABLE, K, all_same, weights
 
 import efattn
 from efattn import DataError, TrainingError, plots
+from efattn.estimators import members
 from efattn.training import checkpoint as checkpoints
 from efattn.training import processes
 
@@ -140,6 +142,57 @@ def test_members_trained_side_by_side_are_those_trained_in_turn():
     if ALONE:
         assert all_same(weights(side), weights(turn))
         assert without_seconds(side.history_) == without_seconds(turn.history_)
+
+
+@pytest.fixture
+def idle(monkeypatch):
+    """A machine with another core, on which help comes at once."""
+    monkeypatch.setattr(members, "spare", lambda: 1)
+    monkeypatch.setattr(processes, "SOON", 0.0)
+    monkeypatch.setattr(processes, "MINE", -1.0)
+
+
+def test_members_trained_with_help_are_those_trained_in_turn(idle, monkeypatch):
+    heard: list[int] = []
+    taken: list[int] = []
+    take = processes._Worker.take
+    monkeypatch.setattr(processes._Worker, "take", lambda self, k, *rest: (taken.append(k), take(self, k, *rest)))
+    callbacks = [lambda record: heard.append(record["member"])]
+    long = replace(JOBS, jobs="auto", epochs=4)
+    turn = efa(ensemble=3, training=replace(long, jobs=1), **MAKE).fit(TABLE, **BOTH)
+    assert not taken
+    helped = efa(ensemble=3, training=long, **MAKE).fit(TABLE, **BOTH, callbacks=callbacks)
+    assert taken[0] == 2, "the last, while the first is trained here"
+    assert sorted(heard) == sorted(record["member"] for record in helped.history_)
+    assert all_same(weights(helped), weights(turn))
+    assert without_seconds(helped.history_) == without_seconds(turn.history_)
+
+
+def test_a_helper_that_dies_is_done_without(idle, monkeypatch):
+    monkeypatch.setattr(processes, "PROGRAM", "import os; os._exit(7)")
+    found = efa(ensemble=2, training=replace(JOBS, jobs="auto"), **MAKE).fit(TABLE, **BOTH)
+    turn = efa(ensemble=2, training=replace(JOBS, jobs=1), **MAKE).fit(TABLE, **BOTH)
+    assert all_same(weights(found), weights(turn))
+
+
+@pytest.mark.parametrize("whose", [0, 2])
+def test_an_interrupt_ends_the_helpers_too(whose, idle, caplog):
+    def interrupt(record):
+        if record["member"] == whose:
+            raise KeyboardInterrupt
+
+    found = efa(ensemble=3, training=replace(JOBS, jobs="auto"), **MAKE).fit(TABLE, **BOTH, callbacks=[interrupt])
+    assert found.interrupted_
+    assert "of 3 members finished" in caplog.text
+
+
+def test_one_of_several_processes_asks_for_no_help(monkeypatch):
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    assert processes.spare() == 0
+    monkeypatch.delenv("OMP_NUM_THREADS")
+    assert processes.spare() >= 0
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(processes.spare).result() == 0
 
 
 def test_a_worker_that_dies_is_an_error(monkeypatch):

@@ -77,8 +77,12 @@ class Training:
     )
     precision: Literal["float32", "mixed"] = _field("float32", "mixed computes in bfloat16 on a GPU.")
     device: str = _field("auto", "auto takes a GPU if there is one; or cpu, cuda, ...")
-    jobs: int = _field(
-        1, "How many members of an ensemble are trained side by side, each in a process with one thread.", low=1
+    jobs: int | Literal["auto"] = _field(
+        "auto",
+        "How many folds, or members of an ensemble, are trained side by side, each in a process with one thread. auto "
+        "is one after the other, helped by a process for each idle core where the table is small and it takes longer "
+        "than a few seconds; the result is the same.",
+        low=1,
     )
     checkpoint_seconds: float = _field(
         30.0, f"How often a checkpoint is written, where {named('checkpoint')} asks for one.", low=0

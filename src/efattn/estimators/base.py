@@ -248,7 +248,7 @@ class GroupEstimator(BaseEstimator, ABC):
             for name, several in before.companions.items()
         }
         calm = training or replace(self.training or Training(), rate=(self.training or Training()).rate / 3)
-        with Stages(progress) as stages:
+        with Stages(progress) as stages, threads.suited_to(len(groups.rows)):
             trained = members.train(
                 models,
                 [blueprint] * len(models),

@@ -6,7 +6,7 @@ has one member, and nothing here shows. Where each group is held out once, every
 
 import contextlib
 import logging
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,9 @@ from efattn.estimators import saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
 from efattn.models import Model
-from efattn.training import Checkpoint, Fitting, Record, Replay, Training
+from efattn.training import Checkpoint, Fitting, Record, Replay, Training, resolve_device, threads
 from efattn.training.checkpoint import fingerprint
-from efattn.training.processes import side_by_side
+from efattn.training.processes import side_by_side, spare, with_help
 
 if TYPE_CHECKING:
     from efattn.estimators.base import GroupEstimator
@@ -75,8 +75,9 @@ def train(
         )
         for k, (model, blueprint) in enumerate(zip(models, blueprints, strict=True))
     ]
-    finished = sorted(_run(fittings, resume, options.jobs) if several else _in_turn({0: fittings[0]}, resume))
-    chosen = _chosen(len(fittings), finished, options.jobs) if before is None else list(range(len(fittings)))
+    finished = sorted(_run(fittings, resume, options))
+    elsewhere = options.jobs not in (1, "auto")
+    chosen = _chosen(len(fittings), finished, elsewhere) if before is None else list(range(len(fittings)))
     history = _history(fittings, chosen)
     return Trained(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
 
@@ -128,11 +129,11 @@ def replay(records: Iterable[Record], batches: int, options: Training) -> Replay
     return Replay.of(records, batches, goes_back=options.decay == "plateau" and options.patience is not None)
 
 
-def _chosen(number: int, finished: list[int], jobs: int) -> list[int]:
+def _chosen(number: int, finished: list[int], elsewhere: bool) -> list[int]:
     """Which members to keep. A first one that was not finished has its best weights, unless another process had."""
     if number == 1 or len(finished) == number:
         return list(range(number))
-    if not finished and jobs > 1:
+    if not finished and elsewhere:
         log.warning("Interrupted before any of the %d members was finished: nothing is kept.", number)
         raise KeyboardInterrupt
     chosen = finished or [0]
@@ -147,21 +148,23 @@ def _history(fittings: Sequence[Fitting], chosen: Sequence[int]) -> list[Record]
     return [{**record, "member": n} for n, k in enumerate(chosen) for record in fittings[k].history]
 
 
-def _in_turn(fittings: Mapping[int, Fitting], resume: bool) -> Generator[int]:
-    """Run one after the other, and give the number of each that is done."""
-    for number, fitting in fittings.items():
-        fitting.run(resume)
-        if fitting.interrupted:
-            return
-        yield number
-
-
-def _run(fittings: Sequence[Fitting], resume: bool, jobs: int) -> list[int]:
+def _run(fittings: Sequence[Fitting], resume: bool, options: Training) -> list[int]:
     """Those that were finished. With a checkpoint, each waits in its folder until all are."""
-    done = [k for k, fitting in enumerate(fittings) if resume and fitting.taken_back()]
+    several = len(fittings) > 1
+    done = [k for k, fitting in enumerate(fittings) if several and resume and fitting.taken_back()]
     todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
-    with contextlib.closing(side_by_side(todo, resume, jobs) if jobs > 1 else _in_turn(todo, resume)) as finished:
+    if several and options.jobs not in (1, "auto"):
+        running = side_by_side(todo, resume, int(options.jobs))
+    else:
+        running = with_help(todo, resume, _helpers(fittings[0], options))
+    with contextlib.closing(running) as finished:
         return [*done, *finished]
+
+
+def _helpers(fitting: Fitting, options: Training) -> int:
+    """What takes several threads, or a GPU, has no use for more processes."""
+    alone = options.jobs == 1 or len(fitting.data.rows) >= threads.SMALL or resolve_device(options).type != "cpu"
+    return 0 if alone else spare()
 
 
 def checkpoint(
