@@ -114,6 +114,12 @@ class Standardiser:
         methods = tuple(self.methods[c] for c in index)
         return Standardiser(methods, self.centre[index], self.scale[index], by_item, scales)
 
+    def some_items(self, items: np.ndarray) -> "Standardiser":
+        """Of these alone, in the same units. items: (D,), truth values."""
+        kept = np.append(items, True)
+        by_item, scales = (None if x is None else x[kept] for x in (self.item_centre, self.item_scale))
+        return replace(self, item_centre=by_item, item_scale=scales)
+
     def extended(self, items: int) -> "Standardiser":
         """For a vocabulary that has grown: new items are centred as unknown ones were."""
         if self.item_centre is None:

@@ -72,6 +72,10 @@ class Vocabulary:
         get, unknown = self._index.get, self.unknown
         return np.fromiter((get(key, unknown) for key in names.keys()), np.int32, len(names))  # noqa: SIM118
 
+    def some(self, numbers: np.ndarray) -> "Vocabulary":
+        """Of these alone, numbered anew."""
+        return Vocabulary(self.known.take(numbers), self.columns)
+
     def append(self, names: Names) -> "Vocabulary":
         """The same with the names that are new, sorted among themselves, at the end."""
         new = names.take(np.flatnonzero(self.numbers(names) == self.unknown))

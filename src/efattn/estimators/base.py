@@ -19,7 +19,7 @@ from sklearn.exceptions import NotFittedError
 from efattn import inference
 from efattn.data import Roles, Schema, Table
 from efattn.errors import DataError, Note, named, option
-from efattn.estimators import companions, deciding, growing, members, saving, shares, telling
+from efattn.estimators import companions, deciding, growing, members, new_items, saving, shares, telling
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
 from efattn.estimators.progress import Stages, line_writer
@@ -178,10 +178,11 @@ class GroupEstimator(BaseEstimator, ABC):
         )
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
         chosen, notes = shares.chosen(parts, networks, offers, trained.history)
-        notes = [*members.unfinished(trained, options), *notes]
-        self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
+        new, more = new_items.chosen(parts, networks, offers, self.context, options, self.seed, stages)
+        notes = [*members.unfinished(trained, options), *notes, *more]
+        self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen, new))
         self.first_fits_ = tuple(
-            replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen))
+            replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen, new))
             for part, mine, some in zip(parts, networks, offers, strict=True)
         )
         telling.conclude(self.fitted_, notes, stages)
@@ -191,7 +192,7 @@ class GroupEstimator(BaseEstimator, ABC):
                 networks_ = self._networks_again(blueprint, trained, options, stages, kept, resume)
             if networks_:
                 every = (blueprint.whole(), self.context, options, self.seed, stages)
-                self._take_again(networks_, companions.fitted_to_all(offers, chosen, *every), len(blueprint.folds))
+                self._take_again(networks_, companions.fitted_to_all(offers, chosen, new, *every), len(blueprint.folds))
                 stages.say(str(self.fitted_.notes[-1]))
 
     def _take_again(self, networks: Sequence[Model], beside: dict[str, tuple[Companion, ...]], folds: int) -> None:

@@ -167,11 +167,15 @@ def _calm(options: Training) -> Training:
     return replace(options, jobs=1, draws=None, epochs=epochs, patience=patience)
 
 
-def beside(offers: Mapping[str, Sequence[Offer]], shares: Mapping[str, Sequence[float]]) -> dict[str, Any]:
-    """By term, those that have a share."""
+def beside(
+    offers: Mapping[str, Sequence[Offer]], shares: Mapping[str, Sequence[float]], new: Mapping[str, Sequence[float]]
+) -> dict[str, Any]:
+    """By term, those that have a share. new: shares where an item was never seen, if they are others."""
     several = {
         name: tuple(
-            Companion(one.recipe, one.model, share) for one, share in zip(mine, shares[name], strict=True) if share
+            Companion(one.recipe, one.model, share, of_new)
+            for one, share, of_new in zip(mine, shares[name], new.get(name, [None] * len(mine)), strict=True)
+            if share or of_new
         )
         for name, mine in offers.items()
     }
@@ -181,6 +185,7 @@ def beside(offers: Mapping[str, Sequence[Offer]], shares: Mapping[str, Sequence[
 def fitted_to_all(
     parts: Sequence[Mapping[str, Sequence[Offer]]],
     shares: Mapping[str, Sequence[float]],
+    new: Mapping[str, Sequence[float]],
     whole: Blueprint,
     context: Context,
     options: Training,
@@ -189,16 +194,16 @@ def fitted_to_all(
 ) -> dict[str, Any]:
     """Those that have a share, fitted to all groups: shrunk as much, or for as many steps, as in the middle one of the
     parts."""
-    again = dict[str, list[Offer]]()
+    fitted = dict[str, list[Offer]]()
     for name, offers in parts[0].items():
         for k, one in enumerate(offers):
-            if shares[name][k]:
-                one = _again([mine[name][k] for mine in parts], whole, context, options, seed, stages)
-            again.setdefault(name, []).append(one)
-    return beside(again, shares)
+            if shares[name][k] or (name in new and new[name][k]):
+                one = again([mine[name][k] for mine in parts], whole, context, options, seed, stages)
+            fitted.setdefault(name, []).append(one)
+    return beside(fitted, shares, new)
 
 
-def _again(
+def again(
     several: Sequence[Offer],
     whole: Blueprint,
     context: Context,
@@ -206,7 +211,7 @@ def _again(
     seed: int,
     stages: "Stages | None",
 ) -> Offer:
-    """Its recipe stays what it was asked to be."""
+    """Fitted once more, with what the middle one of several fits has chosen. Its recipe stays as asked for."""
     recipe, served = several[0].recipe, None
     models = [one.model for one in several if isinstance(one.model, DirectlyFitted)]
     if models:

@@ -142,8 +142,10 @@ def _companions(
         number, made = model.terms.index(name), list[Companion]()
         for k, told in enumerate(several):
             simple_model = _companion(blueprint, model[name], told, _within(tensors, companion_prefix(number, k)))
-            made.append(Companion(*simple_model, file_checks.share(told["share"])))
-        if sum(one.share for one in made) > 1 + 1e-9:
+            new = told.get("new_share")  # older files have none
+            new = None if new is None else file_checks.share(new)
+            made.append(Companion(*simple_model, file_checks.share(told["share"]), new))
+        if max(sum(one.share for one in made), sum(one.new or 0.0 for one in made)) > 1 + 1e-9:
             raise DataError("the shares of its companions are more than the whole")
         companions[name] = tuple(made)
     return companions

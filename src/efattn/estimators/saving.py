@@ -76,7 +76,8 @@ def _about(companion: Companion) -> dict[str, Any]:
     model = _inner(companion)
     old = isinstance(model, InOtherUnits)
     items = model.items if old else model.family.size if model.of_items else model.items if model.has_items else 0
-    return {"recipe": companion.recipe.to_json(), "share": companion.share, "items": items, "other_units": old}
+    shares = {"share": companion.share, "new_share": companion.new}
+    return {"recipe": companion.recipe.to_json(), **shares, "items": items, "other_units": old}
 
 
 def _offsets(fitted: Fitted) -> dict[str, Any]:

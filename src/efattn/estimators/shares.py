@@ -55,7 +55,7 @@ def scored(
     networks: Sequence[Sequence[Model]],
     offers: Sequence[Sequence[Conditionals]],
 ) -> Held | None:
-    """Of one term, over all parts; None where nothing held out is scored."""
+    """Of one term, over all parts; None where nothing held out is scored. Without networks, of the offers alone."""
     tables = [
         _scored(part, name, models, beside)
         for part, models, beside in zip(parts, networks, offers, strict=True)
@@ -69,7 +69,8 @@ def scored(
 def _scored(part: Blueprint, name: str, networks: Sequence[Model], offers: Sequence[Conditionals]) -> Held:
     held = part.held
     assert held is not None
-    columns = [[Part(model[name], 1 / len(networks)) for model in networks], *([Part(model, 1.0)] for model in offers)]
+    together = [Part(model[name], 1 / len(networks)) for model in networks]
+    columns = [*([together] if together else []), *([Part(model, 1.0)] for model in offers)]
     scores = [mixture.log_probs(parts, held, TOKENS) for parts in columns]
     units = mean_log_jacobian(part, held) if name == part.value_name else 0.0
     return Held(torch.stack([one.values for one in scores], 1) + units, scores[0].weight, _group(held, scores[0].row))

@@ -25,19 +25,24 @@ TOKENS = 16_384
 
 
 class Companion(NamedTuple):
-    """A simple model that predicts together with the networks, and its share of the mixture."""
+    """A simple model that predicts together with the networks, and its share of the mixture; new: its share where a
+    row's item was never seen, None for the same."""
 
     recipe: Recipe
     model: Conditionals
     share: float
+    new: float | None = None
 
 
 class Part(NamedTuple):
-    """One component of a mixture, where it runs, and its share."""
+    """One component of a mixture, where it runs, and its share; new: its share in rows of items from `items` on, which
+    were never seen, None for the same."""
 
     model: Conditionals
     share: float
     device: torch.device | str = "cpu"
+    new: float | None = None
+    items: int = 0
 
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
         """f (batch, target, size)"""
@@ -112,10 +117,13 @@ class Fitted:
         """What says something about a term, by its name: one network, or all of them and their companions."""
         if member is not None:
             return (Part(self.member(member)[name], 1.0, self.device),)
-        companions = self.companions.get(name, ())
-        left = (1 - sum(one.share for one in companions)) / len(self.members)
-        networks = [Part(model[name], left, self.device) for model in self.members]
-        return (*networks, *(Part(one.model, one.share) for one in companions))
+        companions, members = self.companions.get(name, ()), len(self.members)
+        left, new = (1 - sum(one.share for one in companions)) / members, None
+        if any(one.new is not None for one in companions):
+            new = max(1 - sum(one.share if one.new is None else one.new for one in companions), 0.0) / members
+        items = len(self.schema.vocabulary or ())
+        networks = [Part(model[name], left, self.device, new, items) for model in self.members]
+        return (*networks, *(Part(one.model, one.share, "cpu", one.new, items) for one in companions))
 
     def parts_of(self, kind: str, verb: str, member: int | None = None) -> tuple[Part, ...]:
         """The same of the item or the value term."""

@@ -2,10 +2,10 @@
 
     p(y) = sum_k s_k p_k(y)          E[y] = sum_k s_k m_k          Var[y] = sum_k s_k (v_k + (m_k - E[y])^2)
 
-The models' f (each (..., size)) come in, numbers of the mixture go out; of one model, exactly its own.
+The models' f (each (..., size)) come in, numbers of the mixture go out; of one model, exactly its own. Where a row's
+item was never seen, shares may be others: a model that knows every item well may know nothing of a new one.
 """
 
-import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import NamedTuple
@@ -21,6 +21,17 @@ from efattn.inference.fitted import Part
 from efattn.models import Scores
 
 CLOSE = 2.0**-40  # of a root, relative to its size
+Share = float | Tensor  # of one part: of all rows, or (..., 1) of each
+
+
+def shares(parts: Sequence[Part], batch: Batch) -> list[Share]:
+    """Of each part, in the current rows of a batch."""
+    if batch.item is None or all(part.new is None for part in parts):
+        return [part.share for part in parts]
+    strange = (batch.item[:, : batch.length, None] >= parts[0].items).cpu()
+    news = [part.share if part.new is None else part.new for part in parts]
+    both = [torch.tensor([part.share, new], dtype=torch.float64) for part, new in zip(parts, news, strict=True)]
+    return [torch.where(strange, new, known) for known, new in both]
 
 
 def log_prob(parts: Sequence[Part], batch: Batch) -> Scores:
@@ -28,8 +39,9 @@ def log_prob(parts: Sequence[Part], batch: Batch) -> Scores:
     scores = [part.log_prob(batch) for part in parts]
     if len(parts) == 1:
         return scores[0]._replace(values=scores[0].values.double())
-    logs = [math.log(part.share) if part.share else -math.inf for part in parts]
-    values = torch.stack([x.values.double() + log for x, log in zip(scores, logs, strict=True)]).logsumexp(0)
+    logs = [torch.as_tensor(share, dtype=torch.float64).log() for share in shares(parts, batch)]
+    mine = [x.values.double()[..., None] + log for x, log in zip(scores, logs, strict=True)]
+    values = torch.stack(mine).logsumexp(0)[..., 0]
     return scores[0]._replace(values=torch.where(scores[0].scored, values, 0.0))
 
 
@@ -59,7 +71,7 @@ def mean_log_prob(parts: Sequence[Part], data: Groups, tokens: int) -> float | N
     return float(values @ weight / weight.sum()) if float(weight.sum()) else None
 
 
-def average(members: Iterable[Tensor], parts: Sequence[float]) -> Tensor:
+def average(members: Iterable[Tensor], parts: Sequence[Share]) -> Tensor:
     """Of probabilities or means; one at a time in memory."""
     total = torch.zeros((), dtype=torch.float64)
     for x, part in zip(members, parts, strict=True):
@@ -85,21 +97,21 @@ def _possible(part: Part, f: Tensor) -> Tensor:
     return part.model.family.mean(f).masked_fill(f.isneginf().all(-1, keepdim=True), 0.0)
 
 
-def mean(family: Product, members: Sequence[Tensor], parts: Sequence[float]) -> Tensor:
+def mean(family: Product, members: Sequence[Tensor], parts: Sequence[Share]) -> Tensor:
     return average((family.mean(f) for f in members), parts)
 
 
-def variance(family: Product, members: Sequence[Tensor], parts: Sequence[float]) -> Tensor:
+def variance(family: Product, members: Sequence[Tensor], parts: Sequence[Share]) -> Tensor:
     """Within the members and between them."""
     middle = mean(family, members, parts)
     return average((family.variance(f) + (family.mean(f) - middle) ** 2 for f in members), parts)
 
 
-def cdf(family: Product, members: Sequence[Tensor], parts: Sequence[float], y: Tensor) -> Tensor:
+def cdf(family: Product, members: Sequence[Tensor], parts: Sequence[Share], y: Tensor) -> Tensor:
     return average((family.cdf(f, y) for f in members), parts)
 
 
-def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[float], p: float) -> Tensor:
+def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[Share], p: float) -> Tensor:
     """The smallest y with cdf >= p, of each column on its own: exact of whole numbers, to rounding of others. It lies
     between the members' own quantiles."""
     own = torch.stack([family.quantile(f, p) for f in members])
@@ -108,22 +120,27 @@ def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[float],
     for c in range(family.columns):
         rows = apart[..., c]
         if rows.any():
-            columns = [family.column(f[rows], c) for f in members]
+            columns, mine = [family.column(f[rows], c) for f in members], [_at(part, rows) for part in parts]
             ends, found = (low[..., c][rows], high[..., c][rows]), quantiles[..., c][rows]
             for index, law, outputs in columns[0][0].laws(columns[0][1]):
                 if len(index):
-                    mine = [(law, f[index][:, outputs]) for _, f in columns]
+                    laws, some = [(law, f[index][:, outputs]) for _, f in columns], [_at(part, index) for part in mine]
                     search = _first_whole if law.discrete else _root
-                    found[index] = search(partial(_excess, mine, parts, p), *(end[index] for end in ends))
+                    found[index] = search(partial(_excess, laws, some, p), *(end[index] for end in ends))
             quantiles[..., c][rows] = found
     return quantiles
 
 
 def _excess(
-    columns: Sequence[tuple[Family, Tensor]], parts: Sequence[float], p: float, y: Tensor, rows: Tensor
+    columns: Sequence[tuple[Family, Tensor]], parts: Sequence[Share], p: float, y: Tensor, rows: Tensor
 ) -> Tensor:
     """cdf - p at y, (any,), of as many rows of the members' outputs."""
-    return average((family.cdf(f[rows], y) for family, f in columns), parts) - p
+    mine = [_at(part, rows) for part in parts]
+    return average((family.cdf(f[rows], y)[:, None] for family, f in columns), mine)[:, 0] - p
+
+
+def _at(share: Share, rows: Tensor) -> Share:
+    return share[rows] if isinstance(share, Tensor) else share
 
 
 Excess = Callable[[Tensor, Tensor], Tensor]

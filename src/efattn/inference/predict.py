@@ -70,14 +70,14 @@ def expected(
 ) -> dict[str, np.ndarray]:
     """For each value column its _mean and _sd, with an interval its _lower and _upper, of levels also the _mode and,
     where they are few, the probability of each."""
-    family, schema, shares = parts[0].model.family, fitted.schema, [part.share for part in parts]
+    family, schema = parts[0].model.family, fitted.schema
     assert isinstance(family, Product)
     names = schema.roles.of("value")
     kinds = ("mean", "sd") if interval is None else ("mean", "sd", "lower", "upper")
     columns = {f"{name}_{kind}": np.full(rows, np.nan) for name in names for kind in kinds}
     means = set(columns)
     for batch in fitted.batches(schema.standardise(groups), parts[0].model):
-        members = [part.outputs(batch).double() for part in parts]
+        members, shares = [part.outputs(batch).double() for part in parts], mixture.shares(parts, batch)
         item = None if batch.item is None else batch.item[:, : batch.length].numpy()
         answers = {"mean": mixture.mean(family, members, shares)}
         answers["sd"] = mixture.variance(family, members, shares).sqrt()
@@ -100,7 +100,7 @@ def _put_levels(
     columns: dict[str, np.ndarray],
     batch: Batch,
     members: Sequence[Tensor],
-    shares: Sequence[float],
+    shares: Sequence[mixture.Share],
     rows: int,
 ) -> None:
     assert fitted.family is not None

@@ -46,6 +46,11 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
         simple = " Most of it is a simple model." if max(one.share for one in companions) > 0.5 else ""
         who = "networks" if several > 1 else "network"
         lines.append(f"  Companions and their shares of the mixture: {told}; the {who} {left:.0%}.{simple}")
+        if any(one.new is not None for one in companions):
+            new = {type(one.recipe).__name__: one.new or 0.0 for one in companions}
+            told = ", ".join(f"{kind} {share:.0%}" for kind, share in new.items() if share)
+            told = f"{told}; the" if told else "the"
+            lines.append(f"  Of items never seen: {told} {who} {max(1 - sum(new.values()), 0):.0%}.")
     for member in range(several):
         fit = last_fit(fitted, name, member)
         if fit:
@@ -82,7 +87,7 @@ def as_data(fitted: Fitted) -> dict[str, Any]:
             "family": repr(term.family),
             "parameters": sum(p.numel() for p in term.parameters()),
             "support": term.support,
-            "companions": [{**one.recipe.to_json(), "share": one.share} for one in companions],
+            "companions": [{**one.recipe.to_json(), "share": one.share, "new_share": one.new} for one in companions],
             "units": fitted.units.get(name, 0.0),
             "history": [record for record in fitted.history if record["term"] == name],
         }
