@@ -6,9 +6,11 @@
 
 for n rows h and D items, whose n x D logits are the `literal` form. `log_prob` walks over blocks of items that stay in
 cache: forward with the largest logit so far and the sum of exponentials beside it, backward with each block formed once
-more. Minus infinity, added at an item, rules it out.
+more. Minus infinity, added at an item, rules it out. Inside, logarithms are to base 2: 2^x takes a third of the time
+that e^x takes.
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any, NamedTuple, final
 
@@ -18,6 +20,7 @@ from torch.autograd.function import once_differentiable
 
 CACHE, ROOM = 2**19, 2**26  # numbers of a block: on a CPU it should stay in cache, elsewhere launches cost more
 LEAST, SMALL = 64, 2**22  # items of a block; so few numbers are formed whole, as long as that is faster
+BITS = 1 / math.log(2)  # of a nat
 
 
 class Added(NamedTuple):
@@ -75,18 +78,18 @@ class _Block:
 
     def __init__(self, whole: "_Blocks", start: int, stop: int, added: list[tuple[Tensor, ...]]) -> None:
         self.whole, self.start, self.stop = whole, start, stop
-        self.vectors, self.bias = whole.vectors[start:stop], whole.bias[start:stop]
-        self.added = [(row * (stop - start) + item - start, amount) for row, item, amount in added]
+        self.vectors, self.bias = whole.vectors[start:stop], whole.bias[start:stop] * BITS
+        self.added = [(row * (stop - start) + item - start, amount * BITS) for row, item, amount in added]
         place = whole.target - start
         self.inside = (place >= 0) & (place < stop - start)
         self.place = place.clamp(0, stop - start - 1)[:, None]  # of the target, where it is among these items
 
     def form(self) -> Tensor:
-        """f (row, item), in the scratch array."""
+        """f (row, item) in bits, in the scratch array."""
         rows = self.whole.rows
         f = self.whole.scratch[: len(rows) * len(self.vectors)].view(len(rows), len(self.vectors))
         if rows.dtype != f.dtype:  # products of less precision
-            f.copy_(rows @ self.vectors.mT.to(rows.dtype)).add_(self.bias)
+            f.copy_(rows @ self.vectors.mT.to(rows.dtype)).mul_(BITS).add_(self.bias)
         else:
             torch.addmm(self.bias, rows, self.vectors.mT, out=f)
         for at, amount in self.added:
@@ -105,6 +108,8 @@ class _Blocks:
 
     def __init__(self, rows: Tensor, vectors: Tensor, bias: Tensor | None, target: Tensor, *added: Tensor) -> None:
         self.rows, self.vectors, self.target = rows, vectors, target
+        if rows.dtype == vectors.dtype:
+            self.rows = rows * BITS
         self.bias = vectors.new_zeros(1).expand(len(vectors)) if bias is None else bias
         self.added = [added[k : k + 3] for k in range(0, len(added), 3)]
         number, items = max(len(rows), 1), len(vectors)
@@ -134,11 +139,11 @@ class _LogProb(torch.autograd.Function):
                 f = block.form()
                 mine = block.take_target(f, mine)
                 top = torch.maximum(highest, f.amax(1, keepdim=True))  # never below `low`, were all of it ruled out
-                total = total * (highest - top).exp_() + f.sub_(top).exp_().sum(1, keepdim=True)
+                total = total * (highest - top).exp2_() + f.sub_(top).exp2_().sum(1, keepdim=True)
                 highest = top
-            shift = highest + total.log()
+            shift = highest + total.log2()
             ctx.save_for_backward(rows, vectors, bias, target, shift, *added)
-        return mine - shift[:, 0]
+        return (mine - shift[:, 0]) / BITS
 
     @staticmethod
     @once_differentiable
@@ -150,7 +155,7 @@ class _LogProb(torch.autograd.Function):
         of_bias = vectors.new_empty(len(vectors))
         of_added: list[list[Tensor]] = [[] for _ in blocks.added]
         for block in blocks:
-            p = block.less_target(block.form().sub_(shift).exp_())
+            p = block.less_target(block.form().sub_(shift).exp2_())
             _add_product(of_rows, p, block.vectors, rows.dtype)
             both = _product(scaled, p, rows.dtype)
             of_vectors[block.start : block.stop], of_bias[block.start : block.stop] = both[:-1].mT, both[-1]
