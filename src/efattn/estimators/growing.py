@@ -9,7 +9,7 @@ from efattn.data import Batch
 from efattn.errors import DataError
 from efattn.families import Family
 from efattn.models import Conditionals, Model
-from efattn.network import Gaps
+from efattn.network import Gaps, Logits
 
 
 @torch.no_grad()
@@ -56,6 +56,20 @@ class Grown(Conditionals):
         f = self.inner.raw_outputs(batch, slots)
         more = f.mean(-1, keepdim=True).expand(*f.shape[:-1], self.family.size - f.shape[-1])
         return torch.cat([f, more], -1)
+
+    def raw_logits(self, batch: Batch, slots: Tensor, chosen: Tensor) -> Logits | None:
+        known = self.inner.raw_logits(batch, slots, chosen)
+        if known is None:
+            return None
+        items, more = len(known.vectors), self.family.size - len(known.vectors)
+        extra = known.rows.new_zeros(len(known.rows))  # what is added at single items, on average
+        for row, _, amount in known.added:
+            extra = extra.index_add(0, row, amount / items)
+        vectors = torch.cat([known.vectors, known.vectors.mean(0).expand(more, -1)])
+        new = (torch.arange(self.family.size, device=vectors.device) >= items).to(vectors.dtype)
+        bias = None if known.bias is None else torch.cat([known.bias, known.bias.mean().expand(more)])
+        rows = torch.cat([known.rows, extra[:, None]], 1)
+        return Logits(rows, torch.cat([vectors, new[:, None]], 1), bias, known.added)
 
     def start(self, batch: Batch) -> None:
         """It is fitted."""

@@ -49,6 +49,16 @@ class Part(NamedTuple):
         with enough_memory(batch):
             return self.model.outputs(batch.to(self.device), None if slots is None else slots.to(self.device)).cpu()
 
+    def item_outputs(self, batch: Batch, slots: Tensor, chosen: Tensor, most: int) -> Iterator[Tensor]:
+        """f (row, size) of the chosen targets of an item term, at most so many rows at a time."""
+        with enough_memory(batch):
+            logits = self.model.logits(batch.to(self.device), slots.to(self.device), chosen.to(self.device))
+            if logits is None:
+                yield from self.outputs(batch, slots)[chosen].split(most)
+                return
+            for some in logits.split(most):
+                yield some.formed().cpu()
+
     def log_prob(self, batch: Batch) -> Scores:
         with enough_memory(batch):
             return Scores(*(x.cpu() for x in self.model.log_prob(batch.to(self.device))))

@@ -6,7 +6,7 @@ The models' f (each (..., size)) come in, numbers of the mixture go out; of one 
 item was never seen, shares may be others: a model that knows every item well may know nothing of a new one.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -21,6 +21,7 @@ from efattn.inference.fitted import Part
 from efattn.models import Scores
 
 CLOSE = 2.0**-40  # of a root, relative to its size
+CELLS = 2**21  # probabilities at a time; more would be fresh memory again and again
 Share = float | Tensor  # of one part: of all rows, or (..., 1) of each
 
 
@@ -82,7 +83,19 @@ def average(members: Iterable[Tensor], parts: Sequence[Share]) -> Tensor:
 def item_probabilities(parts: Sequence[Part], outputs: Callable[[Part], Tensor], column: str) -> Tensor:
     """(..., item), from outputs(part) of each; all 0 where no item is possible, because every one is there already.
     column: of the items, for an error."""
-    p = average((_possible(x, outputs(x)) for x in parts), [x.share for x in parts])
+    return _of_items(parts, (outputs(part) for part in parts), column)
+
+
+def items_at(parts: Sequence[Part], batch: Batch, slots: Tensor, chosen: Tensor, column: str) -> Iterator[Tensor]:
+    """The same of the chosen targets (batch, target) in the columns `slots`, (row, item), some rows at a time: never
+    more than CELLS numbers, or one row."""
+    most = max(CELLS // parts[0].model.family.size, 1)
+    for members in zip(*(part.item_outputs(batch, slots, chosen, most) for part in parts), strict=True):
+        yield _of_items(parts, members, column)
+
+
+def _of_items(parts: Sequence[Part], members: Iterable[Tensor], column: str) -> Tensor:
+    p = average((_possible(x, f) for x, f in zip(parts, members, strict=True)), [x.share for x in parts])
     if not p.isfinite().all():
         raise DataError(
             f"The probabilities of column {column!r} are no finite numbers: the weights of this model, or something in "

@@ -6,7 +6,6 @@ items    <item>_mode and its probability, where there are no values
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from numbers import Real
 from typing import Any
 
@@ -21,6 +20,7 @@ from efattn.inference import frames, mixture
 from efattn.inference.fitted import Fitted, Part
 from efattn.inference.score import put, refuse_infinite
 from efattn.inference.tables import Tell, announce, encoded
+from efattn.models.scoring import every
 
 MOST_LEVELS = 50  # that get a column each
 
@@ -53,15 +53,21 @@ def most_probable(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: i
     """<item>_mode per key of the items, and its probability; null and 0 where every item is there already."""
     item, probability, vocabulary = np.zeros(rows, np.int64), np.full(rows, np.nan), fitted.vocabulary
     for batch in fitted.batches(groups, parts[0].model):
-        p = mixture.item_probabilities(parts, partial(Part.outputs, batch=batch), vocabulary.columns[0])
-        best = p.max(-1)
-        put(item, batch, best.indices)
-        put(probability, batch, best.values)
+        there = batch.exists[:, : batch.length]
+        best = [p.max(-1) for p in mixture.items_at(parts, batch, every(batch), there, vocabulary.columns[0])]
+        if best:
+            put(item, batch, _spread(there, torch.cat([x.indices for x in best])), there)
+            put(probability, batch, _spread(there, torch.cat([x.values for x in best])), there)
     names = {
         f"{column}_mode": frames.nulls(x, probability > 0)
         for column, x in frames.item_columns(vocabulary, item).items()
     }
     return {**names, f"{'_'.join(vocabulary.columns)}_probability": probability}
+
+
+def _spread(there: Tensor, x: Tensor) -> Tensor:
+    """(batch, length), from the entries that are there."""
+    return x.new_zeros(there.shape).masked_scatter(there, x)
 
 
 @torch.no_grad()

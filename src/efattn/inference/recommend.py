@@ -1,7 +1,6 @@
 """What comes next (past) or is missing (others): the item term's distribution of one more observation of each group."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import partial
 from numbers import Integral
 from typing import Any
 
@@ -13,7 +12,7 @@ from efattn.data import Batch, Groups, Table
 from efattn.errors import DataError, named
 from efattn.inference import frames
 from efattn.inference.fitted import Fitted, Part, batch_tokens
-from efattn.inference.mixture import item_probabilities
+from efattn.inference.mixture import items_at
 from efattn.inference.next_row import NextRow
 from efattn.inference.tables import Tell, announce, encoded
 from efattn.network import Gaps
@@ -71,9 +70,8 @@ def next_items(row: NextRow, groups: Groups, k: int, table: Table) -> tuple[np.n
             given["when"] = torch.as_tensor(when[of[last]])[:, None]
         if own is not None:
             given["attributes"] = torch.as_tensor(own[of[last]])[:, None]
-        p = item_probabilities(row.parts, partial(one_more, batch=batch, given=given), fitted.vocabulary.columns[0])
-        top = p.topk(min(k, p.shape[-1]), -1)
-        best.append((of[last], top.indices.numpy(), top.values.numpy()))
+        longer = batch.with_one_more(item=term.family.size, **given)
+        best.append((of[last], *_most_probable(row, longer, torch.full((len(longer.exists), 1), batch.length), k)))
     group, item, probability = (np.concatenate(columns) for columns in zip(*best, strict=True))
     by = np.argsort(group, kind="stable")
     return group[by], item[by], probability[by]
@@ -86,15 +84,15 @@ def first_items(row: NextRow, k: int) -> tuple[np.ndarray, np.ndarray]:
     known = {} if own is None else {"attributes": own}
     start = [0.0] if when is None else when
     batch = Batch.of([{"item": [parts[0].model.family.size], "lag": [0], "when": start, **known}], row.fitted.dtype)
-    p = item_probabilities(parts, lambda x: x.outputs(batch)[0, :1], row.fitted.vocabulary.columns[0])
-    best = p.topk(min(k, p.shape[-1]), -1)
-    return best.indices.numpy(), best.values.numpy()
+    return _most_probable(row, batch, torch.zeros(1, 1, dtype=torch.long), k)
 
 
-def one_more(part: Part, batch: Batch, given: dict[str, Any]) -> Tensor:
-    """f (batch, size) of a position after the last of each group, whose own item nobody knows."""
-    longer = batch.with_one_more(item=part.model.family.size, **given)
-    return part.outputs(longer, torch.full((len(batch.exists), 1), batch.length))[:, 0]
+def _most_probable(row: NextRow, batch: Batch, slots: Tensor, k: int) -> tuple[np.ndarray, np.ndarray]:
+    """item (batch, k), probability (batch, k): at one column of each group, slots (batch, 1)."""
+    k, found = min(k, row.parts[0].model.family.size), list[Any]()
+    for p in items_at(row.parts, batch, slots, torch.ones_like(slots).bool(), row.fitted.vocabulary.columns[0]):
+        found.append(p.topk(k, -1))
+    return torch.cat([x.indices for x in found]).numpy(), torch.cat([x.values for x in found]).numpy()
 
 
 def soon(parts: Sequence[Part], batch: Batch) -> Tensor | float:

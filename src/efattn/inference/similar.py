@@ -21,7 +21,7 @@ from efattn.families import Product
 from efattn.inference import frames, mixture
 from efattn.inference.fitted import Fitted, Part
 from efattn.inference.next_row import usual_attributes
-from efattn.inference.recommend import check_count, one_more, soon
+from efattn.inference.recommend import check_count, soon
 from efattn.models import Conditionals, LatentItems, LatentValues, Model, Term
 from efattn.network import ItemVectors, Tied
 
@@ -86,8 +86,14 @@ def _next(fitted: Fitted, parts: Sequence[Part], item: Tensor) -> Tensor:
     given: dict[str, Any] = {"when": soon(parts, batch)}
     if batch.attributes is not None:
         given["attributes"] = batch.attributes
-    ask = partial(one_more, batch=batch, given=given)
+    ask = partial(_one_more, batch=batch, given=given)
     return mixture.item_probabilities(parts, ask, fitted.vocabulary.columns[0])
+
+
+def _one_more(part: Part, batch: Batch, given: dict[str, Any]) -> Tensor:
+    """f (batch, size) of a position after the last of each group, whose own item nobody knows."""
+    longer = batch.with_one_more(item=part.model.family.size, **given)
+    return part.outputs(longer, torch.full((len(batch.exists), 1), batch.length))[:, 0]
 
 
 def _together(fitted: Fitted, parts: Sequence[Part], item: int) -> np.ndarray:

@@ -21,7 +21,7 @@ from efattn.errors import DataError
 from efattn.families import Categorical, Family
 from efattn.models.distances import nearest
 from efattn.models.scoring import Conditionals, ItemSupport, at
-from efattn.network import AttributeVectors, Context, Head, ItemVectors, Visibility
+from efattn.network import AttributeVectors, Context, Head, ItemVectors, Logits, Visibility
 
 
 class LatentVectors(Conditionals):
@@ -85,11 +85,17 @@ class LatentItems(LatentVectors):
         _start_small(self.context_vectors.vectors.weight, self.centre_vectors)
 
     def products(self, batch: Batch) -> Tensor:
+        return self.contexts(batch) @ self.centre_vectors.mT
+
+    def raw_logits(self, batch: Batch, slots: Tensor, chosen: Tensor) -> Logits:
+        return Logits(at(self.contexts(batch), slots)[chosen], self.centre_vectors)
+
+    def contexts(self, batch: Batch) -> Tensor:
+        """(batch, length, width)"""
         if batch.item is None:
             raise DataError("LatentItems needs an item column.")
         seen = self.looked_at(batch, observed=False)
-        alpha = self.context_vectors(batch.item[:, : batch.length])
-        return self.around(_mean(seen, alpha)) @ self.centre_vectors.mT
+        return self.around(_mean(seen, self.context_vectors(batch.item[:, : batch.length])))
 
 
 @final

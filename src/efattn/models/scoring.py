@@ -15,7 +15,8 @@ from efattn.data.batch import Batch
 from efattn.errors import DataError, option
 from efattn.families import Categorical, Family, PerItem, Product
 from efattn.models.holes import Holes
-from efattn.network import Context
+from efattn.models.support import ruled_out, taken
+from efattn.network import Context, Logits
 
 ItemSupport = Literal["all", "distinct"]
 
@@ -66,15 +67,27 @@ class Conditionals(nn.Module, ABC):
     def start(self, batch: Batch) -> None:
         """Take start values from the data, so that training begins at the marginal fit."""
 
+    def raw_logits(self, batch: Batch, slots: Tensor, chosen: Tensor) -> Logits | None:
+        """Of items, the same of the chosen targets (batch, target) alone, before it is formed; None where it is only
+        known whole."""
+        return None
+
+    def logits(self, batch: Batch, slots: Tensor, chosen: Tensor) -> Logits | None:
+        """The same with the support."""
+        found = self.raw_logits(batch, slots, chosen)
+        if found is None or self.support != "distinct":
+            return found
+        out = ruled_out(batch, slots, chosen, self.family.size, self.context, found.vectors)
+        return found._replace(added=(*found.added, out))
+
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
         """What the family turns into natural parameters, support and exposure included; by default of all positions."""
-        if slots is None:
-            slots = torch.arange(batch.length, device=batch.exists.device).expand(len(batch.exists), -1)
+        slots = every(batch) if slots is None else slots
         f = self.raw_outputs(batch, slots)
         if self.kinds:
             f = self.with_kinds(f, at(_need(batch.item, "item")[:, : batch.length], slots))
         if self.support == "distinct" and self.of_items:
-            return f.masked_fill(self.taken(batch, slots), -torch.inf)
+            return f.masked_fill(taken(batch, slots, self.family.size, self.context), -torch.inf)
         return f if self.of_items or batch.exposure is None else self._exposed(f, at(batch.exposure, slots))
 
     def log_prob(self, batch: Batch, draws: int | None = None) -> Scores:
@@ -119,26 +132,6 @@ class Conditionals(nn.Module, ABC):
                 f[: len(part.table), outputs] = part.starts(y[scored][:, columns.start], item[scored], weight)
         return f
 
-    def taken(self, batch: Batch, slots: Tensor) -> Tensor:
-        """(batch, target, item): what distinct support rules out. The items of the group's other positions (`past`:
-        of the earlier ones), hidden or cut off or not, but never the target's own; lagged positions do not count."""
-        size, here = self.family.size, batch.exists[:, : batch.length]
-        item = torch.where(here, _need(batch.item, "item")[:, : batch.length], size)
-        order = torch.arange(batch.length, device=item.device).expand(item.shape)
-        where = item.new_full((len(item), size + 1), batch.length).scatter(
-            1, item, order
-        )  # the column that has an item
-        if bool(((item < size) & (where.gather(1, item) != order)).any()):
-            raise DataError(
-                f"{option('support', 'distinct')} is for items that never repeat within a group. Use "
-                f"{option('support', 'all')} here.",
-                option="support",
-            )
-        if batch.cut is not None:
-            where = where.scatter(1, torch.where(batch.cut < 0, size, batch.cut), -1)
-        where, slots = where[:, None, :size], slots[..., None]
-        return where < slots if self.context == "past" else (where != slots) & (where < batch.length)
-
     def marginal(self, batch: Batch) -> Tensor:
         """The one f (size,) that fits the batch's targets best without any context, beyond `item_start`, which is
         set."""
@@ -158,12 +151,14 @@ class Conditionals(nn.Module, ABC):
         return f
 
     def _item_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
-        item = _need(batch.item, "item")[:, : batch.length]
-        item = torch.where(scored, item if slots is None else at(item, slots), 0)
-        f = self.outputs(batch, slots)
-        if self.support == "distinct":  # rows that are not scored may have ruled out the item that stands in for theirs
-            f = torch.where(scored[..., None], f, 0.0)
-        return torch.where(scored, self.family.log_prob(f, item), 0.0)
+        slots = every(batch) if slots is None else slots
+        item = at(_need(batch.item, "item")[:, : batch.length], slots)[scored]
+        logits = self.logits(batch, slots, scored)
+        if logits is None:
+            found = self.family.log_prob(self.outputs(batch, slots)[scored], item)
+        else:
+            found = logits.log_prob(item)
+        return found.new_zeros(scored.shape).masked_scatter(scored, found)
 
     def _value_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
         """The sum over the parts whose columns are all observed."""
@@ -193,6 +188,11 @@ class Conditionals(nn.Module, ABC):
             raise DataError(f"{self.family!r} takes no exposure: Poisson with the log link and NegativeBinomial do.")
         index = torch.tensor(self.family.exposures, device=f.device)
         return f.index_add(-1, index, exposure.log().to(f.dtype)[..., None].expand(*f.shape[:-1], len(index)))
+
+
+def every(batch: Batch) -> Tensor:
+    """(batch, length): the columns of all current positions."""
+    return torch.arange(batch.length, device=batch.exists.device).expand(len(batch.exists), -1)
 
 
 def at(x: Tensor, slots: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from efattn.families import Family
 from efattn.models.distances import nearest
 from efattn.models.holes import Holes
 from efattn.models.scoring import Conditionals, ItemSupport, at
-from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, ItemViews, Stack, Visibility
+from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, ItemViews, Logits, Stack, Visibility
 from efattn.network.stack import Path
 
 
@@ -60,6 +60,9 @@ class Term(Conditionals):
     ) -> Tensor:
         f: Tensor = self.head(self.rows(batch, slots, path, weights))
         return f
+
+    def raw_logits(self, batch: Batch, slots: Tensor, chosen: Tensor) -> Logits | None:
+        return self.head.logits(self.rows(batch, slots)[chosen])
 
     def rows(
         self, batch: Batch, slots: Tensor | None = None, path: Path | None = None, weights: list[Tensor] | None = None

@@ -1,6 +1,7 @@
 """Embeddings, attention, the stack, exact conditionals, heads. Tensors in, tensors out: no data, no families."""
 
 from efattn.network.attention import Attention
+from efattn.network.catalogue import Added, Logits
 from efattn.network.embeddings import (
     AttributeVectors,
     Embedding,
@@ -18,6 +19,7 @@ from efattn.network.stack import Stack
 from efattn.network.visibility import Context, Visibility
 
 __all__ = [
+    "Added",
     "Attention",
     "AttributeVectors",
     "Context",
@@ -27,6 +29,7 @@ __all__ = [
     "Identity",
     "ItemVectors",
     "ItemViews",
+    "Logits",
     "OwnAttributes",
     "PerValue",
     "Rates",

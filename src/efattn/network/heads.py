@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efattn.network.catalogue import Logits
 from efattn.network.embeddings import ItemVectors, mlp
 
 
@@ -38,8 +39,13 @@ class Tied(nn.Module):
         super().__init__()
         self.vectors = vectors
 
+    @property
+    def centre(self) -> Tensor:
+        """(item, width)"""
+        return self.vectors.vectors.weight[: self.vectors.items]
+
     def forward(self, h: Tensor) -> Tensor:
-        return F.linear(h, self.vectors.vectors.weight[: self.vectors.items])
+        return F.linear(h, self.centre)
 
 
 def perceptron(width: int, hidden: Sequence[int], outputs: int) -> nn.Sequential:
@@ -88,6 +94,17 @@ class Head(nn.Module):
         if self.bias is None:
             return x
         return x + (self.bias if self.biased is None else self.bias * self.biased)
+
+    def logits(self, h: Tensor) -> Logits | None:
+        """f of h (row, width) before it is formed; None where f is no product of rows and vectors."""
+        if self.varying is not None or self.beside is not None or (self.bias is not None and self.biased is not None):
+            return None
+        if isinstance(self.body, Tied):
+            return Logits(h, self.body.centre, self.bias)
+        last = self.body[-1] if isinstance(self.body, nn.Sequential) else None
+        if not isinstance(last, nn.Linear) or not isinstance(self.body, nn.Sequential):
+            return None
+        return Logits(self.body[:-1](h), last.weight, self.bias)
 
     @torch.no_grad()
     def start(self, f: Tensor, *, silent: bool = True) -> None:

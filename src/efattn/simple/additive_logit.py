@@ -27,7 +27,8 @@ from torch import Tensor, nn
 from efattn.data import Batch, Groups
 from efattn.errors import DataError
 from efattn.models.scoring import Conditionals, at
-from efattn.network import Gaps
+from efattn.models.support import by_item
+from efattn.network import Added, Gaps, Logits
 from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, tuning_parts
 
 RANKS = 16  # classes of gaps in rank to each side: up to 2^15 rows
@@ -110,17 +111,25 @@ class AdditiveItems(DirectlyFitted):
     # ---- what it says
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
+        return self.raw_logits(batch, slots, torch.ones_like(slots, dtype=torch.bool)).formed().view(*slots.shape, -1)
+
+    def raw_logits(self, batch: Batch, slots: Tensor, chosen: Tensor) -> Logits:
         if batch.item is None:
             raise DataError("AdditiveLogit needs an item column.")
-        f = torch.cat([self._given(batch, part) for part in slots.split(self._at_once(batch), 1)], 1)
-        return f + self._attributes(batch, slots) @ self.of_attributes.mT if self.shown else f
+        parts = [self._sums(batch, some) for some in slots.split(self._at_once(batch), 1)]
+        rows, near = (torch.cat(several, 1) for several in zip(*parts, strict=True))
+        rows, vectors = rows[chosen], self.outward[:]
+        if self.shown:
+            rows = torch.cat([rows, self._attributes(batch, slots)[chosen]], 1)
+            vectors = torch.cat([vectors, self.of_attributes], 1)
+        return Logits(rows, vectors, self.bias, (self._come_again(batch.item, near, chosen),) if self.repeats else ())
 
     def _at_once(self, batch: Batch) -> int:
         """How many targets of each group, so that pairs of targets and rows of the context fit into memory."""
         return max(NUMBERS // max(self.heads * batch.exists.numel(), 1), 1)
 
-    def _given(self, batch: Batch, slots: Tensor) -> Tensor:
-        """f (batch, target, item) without what attributes add."""
+    def _sums(self, batch: Batch, slots: Tensor) -> tuple[Tensor, Tensor]:
+        """What the heads find (batch, target, rank), and the weights of the first (batch, target, context)."""
         kind = self.classes(batch, slots)  # (batch, target, context)
         assert batch.item is not None
         item = batch.item[:, : kind.shape[-1]].clamp_max(self.family.size - 1)
@@ -129,10 +138,12 @@ class AdditiveItems(DirectlyFitted):
         u = self.inward[item].unflatten(-1, (self.heads, -1)).permute(2, 0, 1, 3)  # (head, batch, context, any)
         straight, bent = (near @ u).tensor_split([self.straight])
         sums = torch.cat([straight, (bent + self.hinge[:, None, None]).relu()])
-        f = self.bias + sums.permute(1, 2, 0, 3).flatten(2) @ self.outward.mT
-        if not self.repeats:
-            return f
-        return f.scatter_add(2, item[:, None].expand(kind.shape), near[0] * self.again[item][:, None])
+        return sums.permute(1, 2, 0, 3).flatten(2), near[0]
+
+    def _come_again(self, item: Tensor, near: Tensor, chosen: Tensor) -> Added:
+        item = item[:, : near.shape[-1]].clamp_max(self.family.size - 1)
+        row, again, where = by_item(item, (near > 0) & chosen[..., None], chosen)
+        return Added(row, again, near[where] * self.again[again])
 
     def weights(self) -> Tensor:
         """(head, class), and 0 for what is not seen."""

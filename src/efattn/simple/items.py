@@ -16,6 +16,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups
 from efattn.errors import DataError, option
 from efattn.models.scoring import Conditionals, at
+from efattn.network import Logits
 from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, tuning_parts
 
 SMOOTHING = 0.5  # a
@@ -45,6 +46,10 @@ class Shares(DirectlyFitted):
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
         return self.get_buffer("log_share").expand(*slots.shape, -1)
+
+    def raw_logits(self, batch: Batch, slots: Tensor, chosen: Tensor) -> Logits:
+        share = self.get_buffer("log_share")
+        return Logits(share.new_zeros(int(chosen.sum()), 0), share.new_zeros(len(share), 0), share)
 
 
 @final

@@ -1,0 +1,60 @@
+"""What distinct support rules out: the items of a group's other positions (`past`: of the earlier ones).
+
+Hidden or cut off or not, but never the target's own; lagged positions do not count. `taken` is the definition, an entry
+for each target and item; `ruled_out` names the pairs alone.
+"""
+
+import torch
+from torch import Tensor
+
+from efattn.data.batch import Batch
+from efattn.errors import DataError, option
+from efattn.network import Added, Context
+
+
+def taken(batch: Batch, slots: Tensor, size: int, context: Context) -> Tensor:
+    """(batch, target, item), of items 0 .. size - 1."""
+    item, place = entries(batch, size)
+    where = item.new_full((len(item), size + 1), batch.length).scatter(1, item, place)  # the column that has an item
+    where, slots = where[:, None, :size], slots[..., None]
+    return where < slots if context == "past" else (where != slots) & (where < batch.length)
+
+
+def ruled_out(batch: Batch, slots: Tensor, chosen: Tensor, size: int, context: Context, like: Tensor) -> Added:
+    """Minus infinity at the same pairs, of the chosen targets (batch, target) alone, which are the rows."""
+    item, place = entries(batch, size)
+    column, slot = place[:, None], slots[..., None]
+    may = (column < slot if context == "past" else column != slot) & chosen[..., None] & (item < size)[:, None]
+    row, item, *_ = by_item(item, may, chosen)
+    return Added(row, item, like.new_full((1,), -torch.inf).expand(len(row)))
+
+
+def entries(batch: Batch, size: int) -> tuple[Tensor, Tensor]:
+    """(batch, any): the items of each group, `size` for none and for unknown ones, and their columns, -1 for what was
+    cut off."""
+    if batch.item is None:
+        raise DataError("Distinct support needs an item column.", option="item")
+    item = torch.where(batch.exists[:, : batch.length], batch.item[:, : batch.length], size)
+    order = item.sort(1).values
+    if bool(((order[:, 1:] == order[:, :-1]) & (order[:, 1:] < size)).any()):
+        raise DataError(
+            f"{option('support', 'distinct')} is for items that never repeat within a group. Use "
+            f"{option('support', 'all')} here.",
+            option="support",
+        )
+    place = torch.arange(batch.length, device=item.device).expand(item.shape)
+    if batch.cut is None:
+        return item, place
+    cut = torch.where(batch.cut < 0, size, batch.cut)
+    return torch.cat((item, cut), 1), torch.cat((place, torch.full_like(cut, -1)), 1)
+
+
+def by_item(item: Tensor, may: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
+    """Pairs of a chosen target and an item, in the order of the items: row (any,) among the chosen, item (any,), and
+    where they stand in `may` (batch, target, column), which says of item (batch, column) whose pairs there are."""
+    order = item.flatten().argsort()
+    group, column = order // max(item.shape[1], 1), order % max(item.shape[1], 1)
+    entry, target = may.mT[group, column].nonzero().unbind(1)  # (entry, target)
+    group, column = group[entry], column[entry]
+    number = (chosen.flatten().cumsum(0) - 1).view(chosen.shape)
+    return number[group, target], item[group, column], (group, target, column)
