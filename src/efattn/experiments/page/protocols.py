@@ -65,13 +65,13 @@ def titled(setting: Setting, entry: Entry) -> str:
 
 def _row(results: Results, setting: Setting, entry: Entry, protocol: Protocol) -> list[str | Cell]:
     peer, places = results.chosen_peer(setting, protocol, entry.sees), digits(setting)
-    mine = results.summary_of(setting, entry, protocol)
-    theirs = None if peer is None else results.summary_of(setting, peer.entry, protocol)
+    mine, theirs = results.on_shared_seeds(setting, [entry, None if peer is None else peer.entry], protocol)
+    gap = (results.summary_of(setting, entry, protocol) or {}).get("against")
     name = "not run yet" if peer is None else peer.entry.model + ("*" if peer.by == "test" else "")
     shown = "not run yet" if mine is None else spread(mine, places)
     means = [one["mean"] for one in (mine, theirs) if one is not None]
     low = min(means, default=None) if len(means) == 2 else None
-    line, gap = mine or {}, (mine or {}).get("against")
+    line = mine or {}
     return [
         titled(setting, entry), protocol, name,
         Cell(spread(theirs, places), bold=theirs is not None and theirs["mean"] == low),
