@@ -47,10 +47,10 @@ class Metric:
     name: str
     of_mean: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
-    def losses(self, estimator: Any, test: pl.DataFrame) -> np.ndarray:
-        """(row,), NaN where a row is not scored."""
+    def losses(self, estimator: Any, test: pl.DataFrame, likely: np.ndarray) -> np.ndarray:
+        """(row,), NaN where a row is not scored. likely: the log-likelihood of each."""
         if self.of_mean is None:
-            return -estimator.log_likelihood(test)["item_log_likelihood"].fill_null(np.nan).to_numpy()
+            return -likely
         (value,) = estimator.schema_.roles.of("value")
         predicted = estimator.predict(test, interval=None)
         return self.of_mean(predicted[f"{value}_mean"].to_numpy(), predicted[value].to_numpy())
