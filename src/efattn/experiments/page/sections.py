@@ -10,7 +10,7 @@ from efattn.experiments.presets import EXPERIMENTS
 from efattn.experiments.records import Record
 from efattn.experiments.settings import FLOOR, REFITTED, Entry, Setting
 
-HEAD = ("model", "preset", "paper", "ours", "refitted", "on validation", "seeds", "log-likelihood", "seconds")
+HEAD = ("model", "preset", "paper", "train only", "refitted", "on validation", "seeds", "log-likelihood", "seconds")
 ALONE = "network alone"
 FAR = 0.02
 TITLES = {
