@@ -66,7 +66,7 @@ def test_a_second_backward_pass_gives_what_the_first_gave(blocks):
 
 
 def test_gradients_are_those_of_finite_differences(blocks):
-    f, target, parts = logits()
+    f, target, parts = logits(width=2)
     added = f.added
 
     def values(h, v, b, amount):
@@ -96,7 +96,7 @@ def test_pieces_of_rows_are_formed_as_the_whole_is():
 
 def test_blocks_hold_a_small_part_of_the_whole_array():
     torch.manual_seed(0)
-    rows, vectors, target = torch.randn(512, 8), 0.1 * torch.randn(40_000, 8), torch.randint(40_000, (512,))
+    rows, vectors, target = torch.randn(256, 4), 0.1 * torch.randn(60_000, 4), torch.randint(60_000, (256,))
     f = Logits(rows.requires_grad_(), vectors.requires_grad_())
     whole, mine = (
         peak_bytes(lambda one=one: one(target).sum().backward())
