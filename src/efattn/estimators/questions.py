@@ -4,11 +4,13 @@ Where a method has member=, None is for the mixture of all members and companion
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from typing import Any
 
 from efattn import inference
 from efattn.data import Table
-from efattn.inference import AttentionWeights, Fitted
+from efattn.inference import AttentionWeights, Evaluation, Fitted
+from efattn.inference.evaluate import LENGTHS
 
 
 class Questions(ABC):
@@ -48,6 +50,28 @@ class Questions(ABC):
         fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
         (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, member=member)
         return answer
+
+    def evaluate(
+        self,
+        table: Any,
+        k: int | Sequence[int] = LENGTHS,
+        *,
+        rows: str = "auto",
+        target: str | None = None,
+        seen: bool | None = None,
+        member: int | None = None,
+    ) -> Evaluation:
+        """How well rows are predicted, each from its context. Of items, ranked among the whole catalogue: recall, NDCG,
+        MRR, coverage and novelty of lists of each length k, and whether their mass can be trusted; of values, log
+        score, errors, and how often intervals hold them. Means have standard errors over groups; .table, .groups and
+        .items are frames, .plot() a picture.
+
+        rows: which are predicted: "target", those that a column marks; "last" of each group; "all"; or "auto", the
+        target column's where there is one, else the last for a model of items from the past, else all. target: that
+        column, by default the model's. seen: whether items of a row's context are ranked too; by default where the
+        model lets items repeat. An item that the model does not know counts as missed."""
+        how: dict[str, Any] = {"rows": rows, "target": target, "seen": seen, "member": member}
+        return inference.evaluate(self._fitted(), [Table.read(table)], k, **how)
 
     def similar(self, item: Any, k: int = 10, *, member: int | None = None) -> Any:
         """The k items that go best with this one, and how well: how much the presence of each raises the other, or of

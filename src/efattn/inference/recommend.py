@@ -14,6 +14,7 @@ from efattn.inference import frames
 from efattn.inference.fitted import Fitted, Part, batch_tokens
 from efattn.inference.mixture import items_at
 from efattn.inference.next_row import NextRow
+from efattn.inference.ranking import best
 from efattn.inference.tables import Tell, announce, encoded
 from efattn.network import Gaps
 
@@ -56,7 +57,7 @@ def check_count(k: Any) -> None:
 def next_items(row: NextRow, groups: Groups, k: int, table: Table) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """group (n,), item (n, k), probability (n, k), the most probable first, for every group in its order. groups: in
     the table's units. Of a group longer than max_length, the last piece is looked at."""
-    best: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
+    found: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
     fitted, term = row.fitted, row.parts[0].model
     when, own, inside = row.when(table, groups), row.own(groups), fitted.schema.standardise(groups)
     for chosen in inside.plan(batch_tokens(term)):
@@ -71,8 +72,8 @@ def next_items(row: NextRow, groups: Groups, k: int, table: Table) -> tuple[np.n
         if own is not None:
             given["attributes"] = torch.as_tensor(own[of[last]])[:, None]
         longer = batch.with_one_more(item=term.family.size, **given)
-        best.append((of[last], *_most_probable(row, longer, torch.full((len(longer.exists), 1), batch.length), k)))
-    group, item, probability = (np.concatenate(columns) for columns in zip(*best, strict=True))
+        found.append((of[last], *_most_probable(row, longer, torch.full((len(longer.exists), 1), batch.length), k)))
+    group, item, probability = (np.concatenate(columns) for columns in zip(*found, strict=True))
     by = np.argsort(group, kind="stable")
     return group[by], item[by], probability[by]
 
@@ -91,8 +92,9 @@ def _most_probable(row: NextRow, batch: Batch, slots: Tensor, k: int) -> tuple[n
     """item (batch, k), probability (batch, k): at one column of each group, slots (batch, 1)."""
     k, found = min(k, row.parts[0].model.family.size), list[Any]()
     for p in items_at(row.parts, batch, slots, torch.ones_like(slots).bool(), row.fitted.vocabulary.columns[0]):
-        found.append(p.topk(k, -1))
-    return torch.cat([x.indices for x in found]).numpy(), torch.cat([x.values for x in found]).numpy()
+        found.append(best(p, k))
+    items, values = (torch.cat(columns).numpy() for columns in zip(*found, strict=True))
+    return items, values
 
 
 def soon(parts: Sequence[Part], batch: Batch) -> Tensor | float:
