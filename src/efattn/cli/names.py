@@ -13,7 +13,16 @@ from efattn.options import FIT, ROLES, EFAOptions, LatentFactorOptions, Training
 
 # where it is not -- and the name with dashes
 OTHERWISE = {"k": "--count"}
-ASKED = ("k", "interval", "member", "term", "at")  # options of the verbs that ask a fitted model
+ASKED = (
+    "k",
+    "interval",
+    "member",
+    "term",
+    "at",
+    "among",
+    "exclude",
+    "at_least",
+)  # options of the verbs that ask a fitted model
 EVALUATED = ("rows", "seen", "by", "test")  # of evaluate and split
 COMPARED = ("models", "folds", "jobs", "output")  # of compare
 LAYOUT = ("separator", "decimal", "header", "columns", "encoding", "baskets")

@@ -41,14 +41,26 @@ class Questions(ABC):
         return answer
 
     def recommend(
-        self, histories: Any = None, k: int = 10, *, at: Any = None, attributes: Any = None, member: int | None = None
+        self,
+        histories: Any = None,
+        k: int = 10,
+        *,
+        at: Any = None,
+        attributes: Any = None,
+        among: Any = None,
+        exclude: Any = None,
+        at_least: float = 0.0,
+        member: int | None = None,
     ) -> Any:
         """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
         row per group and rank. Without histories, those of an empty one. at: when that row comes, where the model looks
         at it (own_time): one time, one by group, or a column of the histories; by default the usual time after the last
-        row. attributes: its own by column, one entry or one by group; by default those of the last row."""
-        fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
-        (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, member=member)
+        row. attributes: its own by column, one entry or one by group; by default those of the last row. among, exclude:
+        give these items alone, or none of these: a list of names, or a table that has the items' columns. at_least:
+        only what is so probable. Probabilities stay those among all items."""
+        tables = None if histories is None else [Table.read(histories)]
+        which: dict[str, Any] = {"among": among, "exclude": exclude, "at_least": at_least}
+        (answer,) = inference.recommend(self._fitted(), tables, k, at=at, attributes=attributes, **which, member=member)
         return answer
 
     def evaluate(
