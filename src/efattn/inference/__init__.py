@@ -1,10 +1,12 @@
 """What a fitted model is asked: functions of a `Fitted`, one small file a verb.
 
-score, log_likelihood, predict, recommend      over an iterator of tables, one or pieces of whole groups
-similar, embeddings, attention, summary        of the model itself
+score, log_likelihood, predict, recommend, evaluate      over an iterator of tables, one or pieces of whole groups
+similar, embeddings, attention, summary                  of the model itself
 """
 
 from efattn.inference.attention import AttentionWeights, attention
+from efattn.inference.evaluate import evaluate
+from efattn.inference.evaluation import Evaluation
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.predict import predict
 from efattn.inference.recommend import recommend
@@ -16,11 +18,13 @@ from efattn.inference.tables import announce
 __all__ = [
     "AttentionWeights",
     "Companion",
+    "Evaluation",
     "Fitted",
     "Part",
     "announce",
     "attention",
     "embeddings",
+    "evaluate",
     "log_likelihood",
     "predict",
     "recommend",

@@ -5,6 +5,7 @@
 No pyplot and no global state: pictures are the same with or without a screen. matplotlib loads with the first one.
 """
 
+from efattn.plots.calibration import reliability
 from efattn.plots.comparing import differences
 from efattn.plots.maps import listening_map, station_map
 from efattn.plots.style import save
@@ -20,6 +21,7 @@ __all__ = [
     "listening_map",
     "predicted_against_actual",
     "predicted_by_case",
+    "reliability",
     "save",
     "station_map",
 ]
