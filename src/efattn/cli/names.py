@@ -13,7 +13,7 @@ from efattn.options import FIT, ROLES, EFAOptions, LatentFactorOptions, Training
 
 # where it is not -- and the name with dashes
 OTHERWISE = {"k": "--count"}
-ASKED = ("k", "interval", "member", "term", "at")  # options of the verbs that ask a fitted model
+ASKED = ("k", "interval", "quantiles", "member", "term", "at")  # options of the verbs that ask a fitted model
 COMPARED = ("models", "folds", "jobs", "output")  # of compare
 LAYOUT = ("separator", "decimal", "header", "columns", "encoding", "baskets")
 PYTHON_ONLY = ("training", "callbacks", "progress", "planned")

@@ -22,6 +22,7 @@ from efattn.errors import DataError, Note, named, option
 from efattn.estimators import companions, deciding, growing, members, new_items, saving, shares, telling
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
+from efattn.estimators.predicting import Predicts
 from efattn.estimators.progress import Stages, line_writer
 from efattn.families import Product
 from efattn.inference import AttentionWeights, Companion, Fitted
@@ -31,7 +32,7 @@ from efattn.options import fit_words
 from efattn.training import Checkpoint, Record, Training, memory, resolve_device, threads
 
 
-class GroupEstimator(BaseEstimator, ABC):
+class GroupEstimator(Predicts, BaseEstimator, ABC):
     """fitted_ holds all that a fit gives (`efattn.inference.Fitted`); schema_, model_ (terms by name), members_ (of an
     ensemble, of which model_ is the first), companions_ (by term), family_ (of the value columns), support_, terms_,
     history_, notes_ and interrupted_ are read off it. Where a method has member=, None is for the mixture of all
@@ -273,14 +274,6 @@ class GroupEstimator(BaseEstimator, ABC):
     def log_likelihood(self, table: Any, *, member: int | None = None) -> Any:
         """The table with one column <term>_log_likelihood per term; null where a row is not scored."""
         (answer,) = inference.log_likelihood(self._fitted(), [Table.read(table)], member=member)
-        return answer
-
-    def predict(self, table: Any, interval: float | None = 0.9, *, member: int | None = None) -> Any:
-        """The table with <value>_mean, _sd, _lower and _upper beside it, each row from its context, never from
-        itself; of ordinal values also the most probable level and the probability of each. A model of items alone
-        gives the most probable item of each row as <item>_mode, and its probability; recommend gives more of them.
-        No column is replaced: a new one whose name is taken gets an underscore."""
-        (answer,) = inference.predict(self._fitted(), [Table.read(table)], interval, member=member)
         return answer
 
     def recommend(

@@ -1,12 +1,15 @@
 """What a fitted model is asked: functions of a `Fitted`, one small file a verb.
 
-score, log_likelihood, predict, recommend      over an iterator of tables, one or pieces of whole groups
+score, log_likelihood, predict, predict_distribution, recommend
+                                               over an iterator of tables, one or pieces of whole groups
 similar, embeddings, attention, summary        of the model itself
 """
 
 from efattn.inference.attention import AttentionWeights, attention
+from efattn.inference.distribution import Distribution
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.predict import predict
+from efattn.inference.predict_distribution import Distributions, predict_distribution
 from efattn.inference.recommend import recommend
 from efattn.inference.score import log_likelihood, score
 from efattn.inference.similar import embeddings, similar
@@ -16,6 +19,8 @@ from efattn.inference.tables import announce
 __all__ = [
     "AttentionWeights",
     "Companion",
+    "Distribution",
+    "Distributions",
     "Fitted",
     "Part",
     "announce",
@@ -23,6 +28,7 @@ __all__ = [
     "embeddings",
     "log_likelihood",
     "predict",
+    "predict_distribution",
     "recommend",
     "score",
     "similar",

@@ -124,9 +124,9 @@ def cdf(family: Product, members: Sequence[Tensor], parts: Sequence[Share], y: T
     return average((family.cdf(f, y) for f in members), parts)
 
 
-def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[Share], p: float) -> Tensor:
+def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[Share], p: float | Tensor) -> Tensor:
     """The smallest y with cdf >= p, of each column on its own: exact of whole numbers, to rounding of others. It lies
-    between the members' own quantiles."""
+    between the members' own quantiles. p: one, or one for each row and column (..., columns)."""
     own = torch.stack([family.quantile(f, p) for f in members])
     low, high = own.amin(0), own.amax(0)
     apart, quantiles = low < high, high.clone()
@@ -138,18 +138,19 @@ def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[Share],
             for index, law, outputs in columns[0][0].laws(columns[0][1]):
                 if len(index):
                     laws, some = [(law, f[index][:, outputs]) for _, f in columns], [_at(part, index) for part in mine]
+                    level = p[..., c][rows][index] if isinstance(p, Tensor) else p
                     search = _first_whole if law.discrete else _root
-                    found[index] = search(partial(_excess, laws, some, p), *(end[index] for end in ends))
+                    found[index] = search(partial(_excess, laws, some, level), *(end[index] for end in ends))
             quantiles[..., c][rows] = found
     return quantiles
 
 
 def _excess(
-    columns: Sequence[tuple[Family, Tensor]], parts: Sequence[Share], p: float, y: Tensor, rows: Tensor
+    columns: Sequence[tuple[Family, Tensor]], parts: Sequence[Share], p: Share, y: Tensor, rows: Tensor
 ) -> Tensor:
     """cdf - p at y, (any,), of as many rows of the members' outputs."""
     mine = [_at(part, rows) for part in parts]
-    return average((family.cdf(f[rows], y)[:, None] for family, f in columns), mine)[:, 0] - p
+    return average((family.cdf(f[rows], y)[:, None] for family, f in columns), mine)[:, 0] - _at(p, rows)
 
 
 def _at(share: Share, rows: Tensor) -> Share:
