@@ -138,9 +138,7 @@ def test_quantiles_are_probabilities(quantiles):
         fitted("others")[0].predict(TABLE, quantiles=quantiles)
 
 
-@pytest.mark.parametrize(
-    "words", [["--quantiles", "0.1", "0.5", "0.9"], ["--quantiles", "0.1,0.5", "--quantiles", ".9"]]
-)
+@pytest.mark.parametrize("words", ["--quantiles 0.1 0.5 0.9", "--quantiles 0.1,0.5 --quantiles .9"])
 def test_the_shell_takes_quantiles_behind_one_another_or_with_commas(words, tmp_path):
     model = efa(companions=simple.ShrunkMean(), ensemble=2, training=QUICK).fit(TABLE, **BOTH)
     model.save(tmp_path / "m.efattn")
