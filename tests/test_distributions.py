@@ -13,10 +13,14 @@ ONE_COLUMN = [one for one in ALL if one.of_values and one.scalar and not isinsta
 ROWS, SHARES = 6, (0.5, 0.3, 0.2)
 
 
+def parted(shares, rows):
+    return torch.tensor(shares, dtype=torch.float64).expand(rows, -1)
+
+
 def distribution(family, shares=SHARES, rows=ROWS, centre=2.0, scale=1.5, column=0):
     """A mixture a row, in units of its own where the family may be standardised."""
     members = [family.column(points(family, rows, seed), column) for seed in range(len(shares))]
-    laws = Laws(members[0][0], tuple(f for _, f in members), tuple(shares))
+    laws = Laws(members[0][0], tuple(f for _, f in members), parted(shares, rows))
     plain = not family.standardised
     units = np.full(rows, 0.0 if plain else centre), np.full(rows, 1.0 if plain else scale)
     nothing, every = np.full(rows, np.nan), np.ones(rows, bool)
@@ -113,7 +117,7 @@ def test_integration_agrees_with_the_closed_form_of_normal_laws(family, shares):
 
     f = tuple(torch.randn(200, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(k)) for k in range(10))
     f = tuple(x * torch.tensor([3.0, 1.5]) for x in f[: len(shares)])  # narrow ones among wide ones, far apart
-    laws = Laws(family, f, shares)
+    laws = Laws(family, f, parted(shares, 200))
     y = laws.sample(1, torch.Generator().manual_seed(0))[:, 0] * 1.3
     np.testing.assert_allclose(_integrated(laws, y, laws.cdf), crps(laws, y), rtol=1e-5)
 
@@ -123,7 +127,7 @@ def test_the_crps_of_large_counts_is_integrated_and_agrees_with_the_sum(family):
     from efattn.inference import crps as module
 
     f = tuple(torch.full((3, 1), x, dtype=torch.float64) for x in (9.0, 9.3))
-    law, y = Laws(family, f, (0.4, 0.6)), torch.tensor([7000.0, 9500.0, 40_000.0], dtype=torch.float64)
+    law, y = Laws(family, f, parted((0.4, 0.6), 3)), torch.tensor([7000.0, 9500.0, 40_000.0]).double()
     found = module.crps(law, y)
     x = torch.arange(0, 120_000, dtype=torch.float64)[None].expand(3, -1)
     defined = ((law.cdf(x) - (x >= y[:, None]).double()) ** 2).sum(1)

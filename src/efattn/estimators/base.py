@@ -16,23 +16,22 @@ import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
-from efattn import inference
 from efattn.data import Roles, Schema, Table
 from efattn.errors import DataError, Note, named, option
 from efattn.estimators import companions, deciding, growing, members, new_items, saving, shares, telling
 from efattn.estimators import families as choosing
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
-from efattn.estimators.predicting import Predicts
 from efattn.estimators.progress import Stages, line_writer
+from efattn.estimators.questions import Questions
 from efattn.families import Product
-from efattn.inference import AttentionWeights, Companion, Fitted
+from efattn.inference import Companion, Fitted
 from efattn.models import Conditionals, Model
 from efattn.network import Context
 from efattn.options import fit_words
 from efattn.training import Checkpoint, Record, Training, memory, resolve_device, threads
 
 
-class GroupEstimator(Predicts, BaseEstimator, ABC):
+class GroupEstimator(Questions, BaseEstimator, ABC):
     """fitted_ holds all that a fit gives (`efattn.inference.Fitted`); schema_, model_ (terms by name), members_ (of an
     ensemble, of which model_ is the first), companions_ (by term), family_ (of the value columns), support_, terms_,
     history_, notes_ and interrupted_ are read off it. Where a method has member=, None is for the mixture of all
@@ -261,49 +260,6 @@ class GroupEstimator(Predicts, BaseEstimator, ABC):
                 before=before.history,
             )
             return self._take(blueprint, *trained, companions=beside)
-
-    def score(self, table: Any, y: None = None, *, member: int | None = None) -> float:
-        """Total log-likelihood of the scored rows over their number, both weighted where rows have weights: nats per
-        row, in the table's units."""
-        return float(self.scores(table, member=member)["mean_log_likelihood"])
-
-    def scores(self, table: Any, *, member: int | None = None) -> dict[str, Any]:
-        """mean_log_likelihood, and per term; observations, how many rows are scored, and how many items are unknown."""
-        return inference.score(self._fitted(), [Table.read(table)], member=member)
-
-    def log_likelihood(self, table: Any, *, member: int | None = None) -> Any:
-        """The table with one column <term>_log_likelihood per term; null where a row is not scored."""
-        (answer,) = inference.log_likelihood(self._fitted(), [Table.read(table)], member=member)
-        return answer
-
-    def recommend(
-        self, histories: Any = None, k: int = 10, *, at: Any = None, attributes: Any = None, member: int | None = None
-    ) -> Any:
-        """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
-        row per group and rank. Without histories, those of an empty one. at: when that row comes, where the model looks
-        at it (own_time): one time, one by group, or a column of the histories; by default the usual time after the last
-        row. attributes: its own by column, one entry or one by group; by default those of the last row."""
-        fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
-        (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, member=member)
-        return answer
-
-    def similar(self, item: Any, k: int = 10, *, member: int | None = None) -> Any:
-        """The k items that go best with this one, and how well: how much the presence of each raises the other, or of
-        values how far they rise together, by what the model predicts."""
-        return inference.similar(self._fitted(), item, k, member=member)
-
-    def embeddings(self, which: str = "item", *, member: int = 0) -> Any:
-        """One row per item with its vector: "item" (what it contributes as context) or "centre" (what it is predicted
-        with). Vectors of different members are not comparable."""
-        return inference.embeddings(self._fitted(), which, member=member)
-
-    def attention(self, table: Any, term: str | None = None, *, member: int = 0) -> AttentionWeights:
-        """What each row of one group looks at: weights (layer, head, target, context) with labels."""
-        return inference.attention(self._fitted(), Table.read(table), term, member=member)
-
-    def summary(self) -> str:
-        """Terms, families, sizes and fit, in words."""
-        return inference.summary(self._fitted())
 
     def save(self, path: str | Path) -> None:
         """One file, *.efattn, that predicts anywhere without the training data. What a finished fit left in its

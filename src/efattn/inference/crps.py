@@ -40,7 +40,7 @@ def crps(laws: Laws, y: Tensor) -> Tensor:
 
 def _normal(laws: Laws, y: Tensor) -> Tensor:
     """Of normal components, E|Y - y| and E|Y - Y'| are means of folded normal laws."""
-    family, shares = laws.family, laws.shares
+    family, shares = laws.family, laws.shares.unbind(1)
     mean, variance = ([ask(f) for f in laws.outputs] for ask in (family.mean, family.variance))
     score = torch.zeros_like(y)
     for k, share in enumerate(shares):
@@ -100,9 +100,8 @@ def _integrated(laws: Laws, y: Tensor, cdf: Callable[[Tensor], Tensor]) -> Tenso
 def _edges(laws: Laws) -> Tensor:
     """(row, edge): quantiles of all components, of many alike one of three."""
     levels = torch.special.ndtr(torch.linspace(-TAIL, TAIL, PANELS + 1, dtype=torch.float64))
-    alone = [Laws(laws.family, (f,), (1.0,)) for f in laws.outputs]
-    every = torch.cat([one.quantiles(levels) for one in alone], 1).sort(1).values
-    step = -(-len(alone) // 3)
+    every = torch.cat([one.quantiles(levels) for one in laws.components], 1).sort(1).values
+    step = -(-len(laws.outputs) // 3)
     return torch.cat([every[:, :-1:step], every[:, -1:]], 1)
 
 

@@ -55,7 +55,7 @@ class Distribution:
 
     def __repr__(self) -> str:
         kinds = ", ".join(dict.fromkeys(type(laws.family).__name__ for _, laws in self.laws))
-        several = max((len(laws.shares) for _, laws in self.laws), default=1)
+        several = max((len(laws.outputs) for _, laws in self.laws), default=1)
         mixed = f", each a mixture of {several}" if several > 1 else ""
         return f"Distribution of {self.column!r}: {len(self):,} laws ({kinds}){mixed}"
 

@@ -6,7 +6,6 @@ A row's components are what each network and each companion says of it. Whatever
 support the density is 0, and of NaN all is NaN.
 """
 
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import final
@@ -24,17 +23,23 @@ CELLS = 2**21  # outputs that are looked at at a time
 @final
 @dataclass(frozen=True, eq=False)
 class Laws:
-    """family: of one column; outputs: of each component (row, size), in double precision; shares: of each, in all 1."""
+    """family: of one column; outputs: of each component (row, size), in double precision; shares: (row, component), in
+    all 1."""
 
     family: Family
     outputs: tuple[Tensor, ...]
-    shares: tuple[float, ...]
+    shares: Tensor
 
     def __len__(self) -> int:
         return len(self.outputs[0])
 
     def take(self, index: Tensor) -> "Laws":
-        return Laws(self.family, tuple(f[index] for f in self.outputs), self.shares)
+        return Laws(self.family, tuple(f[index] for f in self.outputs), self.shares[index])
+
+    @property
+    def components(self) -> "list[Laws]":
+        """Each on its own."""
+        return [Laws(self.family, (f,), torch.ones_like(f[:, :1])) for f in self.outputs]
 
     @property
     def support(self) -> ScalarSupport:
@@ -43,11 +48,11 @@ class Laws:
 
     @property
     def mean(self) -> Tensor:
-        return mixture.mean(self._product, self.outputs, self.shares).squeeze(-1)
+        return mixture.mean(self._product, self.outputs, self._columns).squeeze(-1)
 
     @property
     def variance(self) -> Tensor:
-        return mixture.variance(self._product, self.outputs, self.shares).squeeze(-1)
+        return mixture.variance(self._product, self.outputs, self._columns).squeeze(-1)
 
     def cdf(self, y: Tensor) -> Tensor:
         """P(Y <= y). y, here and below: (row,) or (row, any)."""
@@ -65,17 +70,17 @@ class Laws:
         """(row, level): the smallest y with P(Y <= y) >= the level."""
         some = self.take(torch.arange(len(self)).repeat_interleave(len(levels)))
         p = levels.repeat(len(self)).unsqueeze(-1)
-        return mixture.quantile(some._product, some.outputs, some.shares, p).reshape(len(self), len(levels))
+        return mixture.quantile(some._product, some.outputs, some._columns, p).reshape(len(self), len(levels))
 
     def sample(self, draws: int, generator: torch.Generator) -> Tensor:
         """(row, draw): a component by its share, then a value of it."""
         every, found = torch.stack(self.outputs), self.outputs[0].new_zeros(len(self), draws)
-        ends = torch.tensor(self.shares, dtype=torch.float64).cumsum(0)
+        ends = self.shares.cumsum(1)
         at_once = max(1, CELLS // max(every[0].numel(), 1))
         for first in range(0, draws, at_once):
             row = torch.arange(len(self)).repeat_interleave(min(at_once, draws - first))
-            uniform = torch.rand(len(row), generator=generator, dtype=torch.float64) * ends[-1]
-            which = torch.searchsorted(ends, uniform, right=True).clamp_max(len(ends) - 1)
+            uniform = torch.rand(len(row), 1, generator=generator, dtype=torch.float64)
+            which = (uniform * ends[row, -1:] >= ends[row, :-1]).sum(1)
             drawn = self.family.sample(every[which, row], generator)
             found[:, first : first + at_once] = drawn.reshape(len(self), -1)
         return found
@@ -83,6 +88,11 @@ class Laws:
     @property
     def _product(self) -> Product:
         return Product((self.family,))
+
+    @property
+    def _columns(self) -> list[Tensor]:
+        """Of each component, (row, 1)."""
+        return list(self.shares.split(1, 1))
 
     def _at(self, y: Tensor, ask: Callable[["Laws", Tensor], Tensor]) -> Tensor:
         """ask of every cell of y, NaN where y is; so many cells at a time."""
@@ -98,7 +108,7 @@ class Laws:
         return found
 
     def _cdf(self, y: Tensor) -> Tensor:
-        return mixture.average((self.family.cdf(f, y) for f in self.outputs), self.shares)
+        return mixture.average((self.family.cdf(f, y) for f in self.outputs), self.shares.unbind(1))
 
     def _log_prob(self, y: Tensor) -> Tensor:
         if self.family.discrete:
@@ -107,5 +117,5 @@ class Laws:
             low, high = self.support.bounds
             inside = (y > low) & (y < high)
         safe = torch.where(inside, y, self.support.inside)
-        logs = [self.family.log_prob(f, safe) + math.log(s) for f, s in zip(self.outputs, self.shares, strict=True)]
-        return torch.where(inside, torch.stack(logs).logsumexp(0), -torch.inf)
+        logs = torch.stack([self.family.log_prob(f, safe) for f in self.outputs], 1) + self.shares.log()
+        return torch.where(inside, logs.logsumexp(1), -torch.inf)

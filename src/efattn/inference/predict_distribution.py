@@ -9,6 +9,7 @@ from torch import Tensor
 
 from efattn.data import Groups, Table
 from efattn.families import Family, PerItem, Product
+from efattn.inference import mixture
 from efattn.inference.distribution import Distribution
 from efattn.inference.fitted import Fitted, Part
 from efattn.inference.laws import Laws
@@ -42,7 +43,7 @@ def predict_distribution(
 ) -> Iterator[Distribution | Distributions]:
     """Of each table: a `Distribution`, of several value columns one for each by its name."""
     parts = fitted.parts_of("value", "give distributions of values", member)
-    parts = tuple(part for part in parts if part.share > 0)
+    parts = tuple(part for part in parts if part.share or part.new)
     for table, groups in encoded(fitted, tables, tell, items=False):
         laws = distributions(fitted, parts, groups, len(table))
         yield next(iter(laws.values())) if len(laws) == 1 else Distributions(laws)
@@ -54,31 +55,34 @@ def distributions(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: i
     family, schema, every = parts[0].model.family, fitted.schema, groups.every
     assert isinstance(family, Product)
     outputs = [torch.full((rows, family.size), torch.nan, dtype=torch.float64) for _ in parts]
+    shares = torch.ones(rows, len(parts), dtype=torch.float64)
     for batch in fitted.batches(schema.standardise(groups), parts[0].model):
         assert batch.rows is not None
         kept = batch.rows >= 0
-        for f, part in zip(outputs, parts, strict=True):
-            f[batch.rows[kept]] = part.outputs(batch).double()[kept]
+        row = batch.rows[kept]
+        for k, (part, share) in enumerate(zip(parts, mixture.shares(parts, batch), strict=True)):
+            outputs[k][row] = part.outputs(batch).double()[kept]
+            shares[row, k] = share[kept].squeeze(-1) if isinstance(share, Tensor) else share
     item = None if every.item is None else _by_row(every.item, every.row, rows)
     group = _by_row(np.repeat(np.arange(len(groups.offsets) - 1), np.diff(groups.offsets)), every.row, rows)
     centre, scale = _units(fitted, item, rows, family.columns)
     found = {}
     for c, name in enumerate(schema.roles.of("value")):
         observed, scored = _observed(family, groups, item, c, rows)
-        laws = tuple(_laws([family.column(f, c) for f in outputs], [part.share for part in parts]))
+        laws = tuple(_laws([family.column(f, c) for f in outputs], shares))
         units = np.ascontiguousarray(centre[:, c]), np.ascontiguousarray(scale[:, c])
         found[name] = Distribution(name, laws, *units, observed, scored, group, item, schema.vocabulary)
         refuse_infinite(found[name].mean + found[name].sd, np.ones(rows, bool), groups, f"prediction of {name!r}", name)
     return found
 
 
-def _laws(columns: Sequence[tuple[Family, Tensor]], shares: Sequence[float]) -> Iterator[tuple[np.ndarray, Laws]]:
+def _laws(columns: Sequence[tuple[Family, Tensor]], shares: Tensor) -> Iterator[tuple[np.ndarray, Laws]]:
     """Rows by the family that they have."""
     family, first = columns[0]
     for index, law, place in family.laws(first):
         if len(index):
             outputs = tuple(f[index][:, place] for _, f in columns)
-            yield index.numpy(), Laws(law, outputs, tuple(shares))
+            yield index.numpy(), Laws(law, outputs, shares[index])
 
 
 def _units(fitted: Fitted, item: np.ndarray | None, rows: int, columns: int) -> tuple[np.ndarray, np.ndarray]:

@@ -1,0 +1,86 @@
+"""What a fitted estimator is asked: a method a verb, each one call into `efattn.inference` with what a fit gave.
+
+Where a method has member=, None is for the mixture of all members and companions.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+from efattn import inference
+from efattn.data import Table
+from efattn.inference import AttentionWeights, Distribution, Distributions, Fitted
+
+
+class Questions(ABC):
+    @abstractmethod
+    def _fitted(self) -> Fitted:
+        """An error where there is none yet."""
+
+    def score(self, table: Any, y: None = None, *, member: int | None = None) -> float:
+        """Total log-likelihood of the scored rows over their number, both weighted where rows have weights: nats per
+        row, in the table's units."""
+        return float(self.scores(table, member=member)["mean_log_likelihood"])
+
+    def scores(self, table: Any, *, member: int | None = None) -> dict[str, Any]:
+        """mean_log_likelihood, and per term; observations, how many rows are scored, and how many items are unknown."""
+        return inference.score(self._fitted(), [Table.read(table)], member=member)
+
+    def log_likelihood(self, table: Any, *, member: int | None = None) -> Any:
+        """The table with one column <term>_log_likelihood per term; null where a row is not scored."""
+        (answer,) = inference.log_likelihood(self._fitted(), [Table.read(table)], member=member)
+        return answer
+
+    def predict(
+        self,
+        table: Any,
+        interval: float | None = 0.9,
+        *,
+        quantiles: Sequence[float] = (),
+        member: int | None = None,
+    ) -> Any:
+        """The table with <value>_mean, _sd, _lower and _upper beside it, each row from its context, never from
+        itself; quantiles=[.1, .5, .9] gives _q10, _q50 and _q90 besides. Of ordinal values also the most probable level
+        and the probability of each. A model of items alone gives the most probable item of each row as <item>_mode, and
+        its probability; recommend gives more of them. No column is replaced: a new one whose name is taken gets an
+        underscore."""
+        tables = [Table.read(table)]
+        (answer,) = inference.predict(self._fitted(), tables, interval, quantiles=quantiles, member=member)
+        return answer
+
+    def predict_distribution(self, table: Any, *, member: int | None = None) -> Distribution | Distributions:
+        """The law of each row's value given its context, exactly that of the mixture of all members and companions, in
+        the table's units: mean, sd, median, quantiles(q), interval(level), cdf(x), pdf(x), pmf(x), log_pdf(x),
+        probability(above=, below=, between=), sample(n, seed), and beside what happened log_score(y), crps(y), pit(y).
+        [i], [a:b] and [mask] give those of some rows. Of several value columns one by name: laws["tmax"]."""
+        (answer,) = inference.predict_distribution(self._fitted(), [Table.read(table)], member=member)
+        return answer
+
+    def recommend(
+        self, histories: Any = None, k: int = 10, *, at: Any = None, attributes: Any = None, member: int | None = None
+    ) -> Any:
+        """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
+        row per group and rank. Without histories, those of an empty one. at: when that row comes, where the model looks
+        at it (own_time): one time, one by group, or a column of the histories; by default the usual time after the last
+        row. attributes: its own by column, one entry or one by group; by default those of the last row."""
+        fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
+        (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, member=member)
+        return answer
+
+    def similar(self, item: Any, k: int = 10, *, member: int | None = None) -> Any:
+        """The k items that go best with this one, and how well: how much the presence of each raises the other, or of
+        values how far they rise together, by what the model predicts."""
+        return inference.similar(self._fitted(), item, k, member=member)
+
+    def embeddings(self, which: str = "item", *, member: int = 0) -> Any:
+        """One row per item with its vector: "item" (what it contributes as context) or "centre" (what it is predicted
+        with). Vectors of different members are not comparable."""
+        return inference.embeddings(self._fitted(), which, member=member)
+
+    def attention(self, table: Any, term: str | None = None, *, member: int = 0) -> AttentionWeights:
+        """What each row of one group looks at: weights (layer, head, target, context) with labels."""
+        return inference.attention(self._fitted(), Table.read(table), term, member=member)
+
+    def summary(self) -> str:
+        """Terms, families, sizes and fit, in words."""
+        return inference.summary(self._fitted())
