@@ -11,6 +11,7 @@ from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.predict import predict
 from efattn.inference.predict_distribution import Distributions, predict_distribution
 from efattn.inference.recommend import recommend
+from efattn.inference.reliability import Reliability, reliability
 from efattn.inference.score import log_likelihood, score
 from efattn.inference.similar import embeddings, similar
 from efattn.inference.summary import summary
@@ -23,6 +24,7 @@ __all__ = [
     "Distributions",
     "Fitted",
     "Part",
+    "Reliability",
     "announce",
     "attention",
     "embeddings",
@@ -30,6 +32,7 @@ __all__ = [
     "predict",
     "predict_distribution",
     "recommend",
+    "reliability",
     "score",
     "similar",
     "summary",

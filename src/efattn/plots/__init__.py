@@ -7,6 +7,7 @@ No pyplot and no global state: pictures are the same with or without a screen. m
 
 from efattn.plots.comparing import differences
 from efattn.plots.maps import listening_map, station_map
+from efattn.plots.reliability import reliability
 from efattn.plots.style import save
 from efattn.plots.values import history, predicted_against_actual, predicted_by_case
 from efattn.plots.weights import attention_by_distance, attention_heatmap, heatmaps
@@ -20,6 +21,7 @@ __all__ = [
     "listening_map",
     "predicted_against_actual",
     "predicted_by_case",
+    "reliability",
     "save",
     "station_map",
 ]
