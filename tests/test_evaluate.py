@@ -249,7 +249,7 @@ def test_parts_by_mass_hold_every_row_and_are_drawn():
     with pytest.raises(DataError, match="lists of 3"):
         told.plot(3)
     with pytest.raises(DataError, match="no item probabilities"):
-        plots.reliability(fitted("values").evaluate(weather()))
+        plots.list_mass(fitted("values").evaluate(weather()))
 
 
 def test_frames_are_of_the_kind_that_came():

@@ -69,8 +69,10 @@ def written(folder, *words):
 
 def test_python_and_the_shell_predict_the_same(case):
     model, table, _, folder = case
-    mine = model.predict(folder / "t.parquet")
-    assert written(folder, "predict", "m.efattn", "t.parquet").equals(mine)
+    values = "value" in model.terms_
+    mine = model.predict(folder / "t.parquet", quantiles=[0.1, 0.5, 0.975] if values else ())
+    words = ("--quantiles", 0.1, 0.5, 0.975) if values else ()
+    assert written(folder, "predict", "m.efattn", "t.parquet", *words).equals(mine)
     assert mine.select(table.columns).equals(table)
 
 

@@ -9,6 +9,7 @@ import typer
 from efattn.cli.names import flag
 from efattn.errors import DataError
 
+SEVERAL = ("--quantiles",)  # options that take several numbers
 LAYOUT = "How the table is laid out (found from the file unless said)"
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that fit wrote.", show_default=False)]
@@ -94,6 +95,35 @@ def entries(words: list[str] | None) -> dict[str, str] | None:
         if "=" not in word:
             raise DataError(f"--attributes takes NAME=ENTRY, as price=3; found {word!r}.", option="attributes")
     return dict(word.split("=", 1) for word in words)
+
+
+def numbers(name: str, words: list[str] | None) -> list[float]:
+    """Of an option that takes probabilities, several times or with commas: 0.1,0.5."""
+    found = []
+    for word in ",".join(words or ()).split(",") if words else ():
+        p = float(word) if is_number(word) else math.nan
+        if not 0 < p < 1:
+            raise DataError(f"{flag(name)} takes probabilities between 0 and 1; found {word!r}.", option=name)
+        found.append(p)
+    return found
+
+
+def joined(words: list[str]) -> list[str]:
+    """--quantiles 0.1 0.5 as --quantiles 0.1,0.5: an option takes one word."""
+    kept: list[str] = []
+    for word in words:
+        if len(kept) > 1 and kept[-2] in SEVERAL and is_number(word) and is_number(kept[-1].split(",")[-1]):
+            kept[-1] += f",{word}"
+        else:
+            kept.append(word)
+    return kept
+
+
+def is_number(word: str) -> bool:
+    try:
+        return math.isfinite(float(word))
+    except ValueError:
+        return False
 
 
 def check_piece_size(size: float) -> None:

@@ -16,6 +16,7 @@ OTHERWISE = {"k": "--count"}
 ASKED = (
     "k",
     "interval",
+    "quantiles",
     "member",
     "term",
     "at",

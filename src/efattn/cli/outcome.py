@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 
 import typer
 
+from efattn.cli.arguments import joined
 from efattn.cli.messages import Line, complain
 from efattn.errors import EfattnError, EfattnWarning
 
@@ -66,7 +67,7 @@ def _open_streams() -> bool:
 def _code(app: typer.Typer, words: list[str], loudness: int) -> int:
     command = typer.main.get_command(app)
     try:
-        with command.make_context("efattn", words) as context:
+        with command.make_context("efattn", joined(words)) as context:
             command.invoke(context)
     except typer.Exit as end:
         return int(end.exit_code)

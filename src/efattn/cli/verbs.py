@@ -20,7 +20,12 @@ NARROW, MOST = 8, 5  # letters of a context that are enough to know it by; conte
 def add_to(app: typer.Typer) -> None:
     for verb, *examples in (
         (score, "efattn score m.efattn test.csv", "efattn score m.efattn test.csv --json"),
-        (predict, "efattn predict m.efattn test.csv -o predicted.csv", "efattn predict m.efattn - < test.csv | head"),
+        (
+            predict,
+            "efattn predict m.efattn test.csv -o predicted.csv",
+            "efattn predict m.efattn test.csv --quantiles 0.1 0.5 0.9",
+            "efattn predict m.efattn - < test.csv | head",
+        ),
         (recommend, "efattn recommend m.efattn histories.csv -k 5", "efattn recommend m.efattn --among in-stock.csv"),
         (
             similar,
@@ -73,6 +78,12 @@ def predict(
     model: arguments.Model,
     table: arguments.Source,
     interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
+    quantiles: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="P P ...", help="Columns _q10, _q50, ... besides, as --quantiles 0.1 0.5 0.9.", show_default=False
+        ),
+    ] = None,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,
@@ -97,6 +108,7 @@ def predict(
     arguments.check_piece_size(piece_size)
     if not 0 < interval < 1:
         raise DataError(f"--interval is a probability between 0 and 1; found {interval!r}.", option="interval")
+    levels = arguments.numbers("quantiles", quantiles)
     fitted = _both(model, table, layout)
 
     from efattn import inference
@@ -105,7 +117,8 @@ def predict(
         out.check_columns(frame.schema, output, json)
 
     pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", writable)
-    rows = out.deliver(inference.predict(fitted, pieces, interval, member=member, tell=note), output, json)
+    told = inference.predict(fitted, pieces, interval, quantiles=levels, member=member, tell=note)
+    rows = out.deliver(told, output, json)
     if output is not None:
         say(f"Wrote {counted(rows, 'row')} to {output}.")
 

@@ -257,12 +257,26 @@ class ExponentialFamily(Family):
         return self.natural(f) if self.exponential else super().identified(f, mean)
 
 
+@final
+class Frozen:
+    """One of scipy.stats with its parameters, for a row each. scipy's own writes its documentation anew each time,
+    which takes longer than a thousand quantiles."""
+
+    def __init__(self, law: Any, *shapes: Any, **place: Any) -> None:
+        self.law, self.shapes, self.place = law, shapes, place
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        """cdf, ppf, mean, ... as those of scipy's."""
+        method = getattr(self.law, name)
+        return lambda *given, **more: method(*given, *self.shapes, **self.place, **more)
+
+
 class ScipyFamily(Family):
     """A family whose cdf and quantiles scipy knows. scipy is loaded when one of them is first asked for."""
 
     @abstractmethod
     def distribution(self, f: torch.Tensor) -> Any:
-        """The frozen scipy.stats distribution of y (of each column on its own)."""
+        """That of scipy.stats which y has (each column on its own), `Frozen` or as scipy freezes it."""
 
     @final
     def cdf(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

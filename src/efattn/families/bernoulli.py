@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
-from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.evidence import are_whole
 from efattn.families.marginal import average, observed
 from efattn.families.moments import logit
@@ -59,7 +59,7 @@ class Bernoulli(ScipyFamily, ExponentialFamily):
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
 
-        return stats.bernoulli(to_numpy(f[..., 0].double().sigmoid()))
+        return Frozen(stats.bernoulli, to_numpy(f[..., 0].double().sigmoid()))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid
 
-from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, log_dispersion, outputs
 from efattn.families.marginal import by_statistics, moments, observed
 from efattn.families.moments import LEAST, log, logit
@@ -81,7 +81,7 @@ class Beta(ScipyFamily, ExponentialFamily):
         from scipy import stats
 
         a, b = self._counts(f.double()).unbind(-1)
-        return stats.beta(to_numpy(a), to_numpy(b))
+        return Frozen(stats.beta, to_numpy(a), to_numpy(b))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch.nn.functional import logsigmoid, softplus
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import check_whole
 from efattn.families.evidence import whole_ends
 from efattn.families.marginal import average, observed
@@ -75,7 +75,7 @@ class Binomial(ScipyFamily, ExponentialFamily):
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
 
-        return stats.binom(self.trials, to_numpy(f[..., 0].double().sigmoid()))
+        return Frozen(stats.binom, self.trials, to_numpy(f[..., 0].double().sigmoid()))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, final
 
 import torch
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.marginal import average, observed
 from efattn.families.moments import LEAST
 from efattn.families.stable import bounded, precisely, unbounded
@@ -62,7 +62,7 @@ class Exponential(ScipyFamily, ExponentialFamily):
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
 
-        return stats.expon(scale=to_numpy(self.mean(f.double())))
+        return Frozen(stats.expon, scale=to_numpy(self.mean(f.double())))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import torch
 
-from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, log_dispersion, outputs
 from efattn.families.marginal import by_statistics, moments, observed
 from efattn.families.moments import LEAST, log
@@ -86,7 +86,7 @@ class Gamma(ScipyFamily, ExponentialFamily):
         from scipy import stats
 
         log_mean, log_shape = self._logs(f.double())
-        return stats.gamma(to_numpy(log_shape.exp()), scale=to_numpy((log_mean - log_shape).exp()))
+        return Frozen(stats.gamma, to_numpy(log_shape.exp()), scale=to_numpy((log_mean - log_shape).exp()))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, final
 import numpy as np
 import torch
 
-from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, outputs
 from efattn.families.marginal import moments, observed
 from efattn.families.moments import log
@@ -94,7 +94,7 @@ class Gaussian(ScipyFamily, ExponentialFamily):
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
 
-        return stats.norm(to_numpy(f[..., 0]), to_numpy(self.variance(f.double()).sqrt()))
+        return Frozen(stats.norm, to_numpy(f[..., 0]), to_numpy(self.variance(f.double()).sqrt()))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

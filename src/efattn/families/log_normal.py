@@ -14,7 +14,7 @@ from typing import Any, ClassVar, final
 
 import torch
 
-from efattn.families.base import ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, log_dispersion, outputs
 from efattn.families.marginal import moments, observed
 from efattn.families.moments import LEAST
@@ -87,7 +87,8 @@ class LogNormal(ScipyFamily, ExponentialFamily):
         from scipy import stats
 
         f = f.double()
-        return stats.lognorm(to_numpy(self._squared(f).sqrt()), scale=to_numpy(f[..., 0].clamp(-700, 700).exp()))
+        sigma, scale = self._squared(f).sqrt(), f[..., 0].clamp(-700, 700).exp()
+        return Frozen(stats.lognorm, to_numpy(sigma), scale=to_numpy(scale))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal, final
 import numpy as np
 import torch
 
-from efattn.families.base import ExponentialFamily, Family, ScipyFamily, to_numpy
+from efattn.families.base import ExponentialFamily, Family, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import check_choice, check_whole
 from efattn.families.gaussian import Gaussian
 from efattn.families.marginal import average, observed
@@ -102,7 +102,7 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
 
-        return stats.norm(to_numpy(self.mean(f)), to_numpy(self.variance(f.double()).sqrt()))
+        return Frozen(stats.norm, to_numpy(self.mean(f)), to_numpy(self.variance(f.double()).sqrt()))
 
     def column(self, f: torch.Tensor, number: int) -> tuple[Family, torch.Tensor]:
         one = Gaussian(variance="predicted")

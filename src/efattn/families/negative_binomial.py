@@ -14,7 +14,7 @@ import torch
 from torch.nn.functional import softplus
 
 from efattn.errors import EfattnError
-from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, log_dispersion, outputs
 from efattn.families.evidence import OVERDISPERSED, dispersion_of_counts
 from efattn.families.marginal import average, maximise, moments, observed
@@ -85,7 +85,7 @@ class NegativeBinomial(ScipyFamily, ExponentialFamily):
         from scipy import stats
 
         log_mean, log_r = self._logs(f.double())
-        return stats.nbinom(to_numpy(log_r.exp()), to_numpy((log_r - log_mean).sigmoid()))
+        return Frozen(stats.nbinom, to_numpy(log_r.exp()), to_numpy((log_r - log_mean).sigmoid()))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch.nn.functional import softplus
 
-from efattn.families.base import Claim, ExponentialFamily, ScipyFamily, to_numpy
+from efattn.families.base import Claim, ExponentialFamily, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import check_choice, check_whole
 from efattn.families.evidence import OVERDISPERSED, dispersion_of_counts
 from efattn.families.marginal import average, observed
@@ -91,7 +91,7 @@ class Poisson(ScipyFamily, ExponentialFamily):
     def distribution(self, f: torch.Tensor) -> Any:
         from scipy import stats
 
-        return stats.poisson(to_numpy(self.variance(f.double())), loc=self.shift)
+        return Frozen(stats.poisson, to_numpy(self.variance(f.double())), loc=self.shift)
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Literal, final
 import torch
 
 from efattn.errors import DataError
-from efattn.families.base import Family, ScipyFamily, to_numpy
+from efattn.families.base import Family, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import Dispersion, check_dispersion, outputs
 from efattn.families.marginal import average, maximise, moments, observed
 from efattn.families.moments import log
@@ -92,7 +92,7 @@ class StudentT(ScipyFamily, Family):
 
         f = f.double()
         scale = (-self._log_precision(f) / 2).exp()
-        return stats.t(to_numpy(self._freedom(f)), to_numpy(f[..., 0]), to_numpy(scale))
+        return Frozen(stats.t, to_numpy(self._freedom(f)), to_numpy(f[..., 0]), to_numpy(scale))
 
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         rows, weights = observed(y, weight)

@@ -1,15 +1,19 @@
 """What a fitted model is asked: functions of a `Fitted`, one small file a verb.
 
-score, log_likelihood, predict, recommend, evaluate      over an iterator of tables, one or pieces of whole groups
-similar, embeddings, attention, summary                  of the model itself
+score, log_likelihood, predict, predict_distribution, recommend, evaluate
+                                                over an iterator of tables, one or pieces of whole groups
+similar, embeddings, attention, summary        of the model itself
 """
 
 from efattn.inference.attention import AttentionWeights, attention
+from efattn.inference.distribution import Distribution
 from efattn.inference.evaluate import evaluate
 from efattn.inference.evaluation import Evaluation
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.predict import predict
+from efattn.inference.predict_distribution import Distributions, predict_distribution
 from efattn.inference.recommend import recommend
+from efattn.inference.reliability import Reliability, reliability
 from efattn.inference.score import log_likelihood, score
 from efattn.inference.similar import embeddings, similar
 from efattn.inference.summary import summary
@@ -18,16 +22,21 @@ from efattn.inference.tables import announce
 __all__ = [
     "AttentionWeights",
     "Companion",
+    "Distribution",
+    "Distributions",
     "Evaluation",
     "Fitted",
     "Part",
+    "Reliability",
     "announce",
     "attention",
     "embeddings",
     "evaluate",
     "log_likelihood",
     "predict",
+    "predict_distribution",
     "recommend",
+    "reliability",
     "score",
     "similar",
     "summary",

@@ -93,9 +93,9 @@ class Evaluation:
 
     def plot(self, k: int | None = None) -> "Figure":
         """The mass of lists of k items against how often they held the item that came."""
-        from efattn.plots import reliability
+        from efattn.plots import list_mass
 
-        return reliability(self, k)
+        return list_mass(self, k)
 
     def to_json(self) -> dict[str, Any]:
         lines = [{name: x for name, x in line._asdict().items() if x is not None} for line in self.lines]

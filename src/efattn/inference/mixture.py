@@ -21,6 +21,7 @@ from efattn.inference.fitted import Part
 from efattn.models import Scores
 
 CLOSE = 2.0**-40  # of a root, relative to its size
+FAR, LEAST = 100.0, float(np.finfo(float).tiny)  # times as far from 0; what a search by logarithms begins at
 CELLS = 2**21  # probabilities at a time; more would be fresh memory again and again
 Share = float | Tensor  # of one part: of all rows, or (..., 1) of each
 
@@ -124,9 +125,9 @@ def cdf(family: Product, members: Sequence[Tensor], parts: Sequence[Share], y: T
     return average((family.cdf(f, y) for f in members), parts)
 
 
-def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[Share], p: float) -> Tensor:
+def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[Share], p: float | Tensor) -> Tensor:
     """The smallest y with cdf >= p, of each column on its own: exact of whole numbers, to rounding of others. It lies
-    between the members' own quantiles."""
+    between the members' own quantiles. p: one, or one for each row and column (..., columns)."""
     own = torch.stack([family.quantile(f, p) for f in members])
     low, high = own.amin(0), own.amax(0)
     apart, quantiles = low < high, high.clone()
@@ -138,18 +139,19 @@ def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[Share],
             for index, law, outputs in columns[0][0].laws(columns[0][1]):
                 if len(index):
                     laws, some = [(law, f[index][:, outputs]) for _, f in columns], [_at(part, index) for part in mine]
+                    level = p[..., c][rows][index] if isinstance(p, Tensor) else p
                     search = _first_whole if law.discrete else _root
-                    found[index] = search(partial(_excess, laws, some, p), *(end[index] for end in ends))
+                    found[index] = search(partial(_excess, laws, some, level), *(end[index] for end in ends))
             quantiles[..., c][rows] = found
     return quantiles
 
 
 def _excess(
-    columns: Sequence[tuple[Family, Tensor]], parts: Sequence[Share], p: float, y: Tensor, rows: Tensor
+    columns: Sequence[tuple[Family, Tensor]], parts: Sequence[Share], p: Share, y: Tensor, rows: Tensor
 ) -> Tensor:
     """cdf - p at y, (any,), of as many rows of the members' outputs."""
     mine = [_at(part, rows) for part in parts]
-    return average((family.cdf(f[rows], y)[:, None] for family, f in columns), mine)[:, 0] - p
+    return average((family.cdf(f[rows], y)[:, None] for family, f in columns), mine)[:, 0] - _at(p, rows)
 
 
 def _at(share: Share, rows: Tensor) -> Share:
@@ -172,12 +174,21 @@ def _first_whole(excess: Excess, low: Tensor, high: Tensor) -> Tensor:
 
 
 def _root(excess: Excess, low: Tensor, high: Tensor) -> Tensor:
-    """Where it is 0, which is between low and high, or within rounding of one of them."""
+    """Where it is 0, which is between low and high, or within rounding of one of them. Ends of which one is many times
+    the other are searched by their logarithms: halving would take hundreds of steps."""
     from scipy.optimize.elementwise import find_root
 
-    def at(y: np.ndarray, rows: np.ndarray) -> np.ndarray:
-        return excess(torch.from_numpy(y), torch.from_numpy(rows.astype(np.int64))).numpy()
+    far = ((low >= 0) & (low < high / FAR)).numpy()
 
-    ends, rows = (low.numpy(), high.numpy()), np.arange(len(low))
-    root = find_root(at, ends, args=(rows,), tolerances={"xrtol": CLOSE})
-    return torch.from_numpy(np.where(root.success, root.x, np.where(at(ends[0], rows) >= 0, *ends)))
+    def plain(t: np.ndarray, rows: np.ndarray) -> np.ndarray:
+        return np.where(far[rows], np.exp(np.where(far[rows], t, 0.0)), t)
+
+    def at(t: np.ndarray, which: np.ndarray) -> np.ndarray:
+        rows = which.astype(np.int64)
+        return excess(torch.from_numpy(plain(t, rows)), torch.from_numpy(rows)).numpy()
+
+    rows = np.arange(len(low))
+    first, last = (np.where(far, np.log(np.maximum(np.where(far, x, 1.0), LEAST)), x) for x in (low, high))
+    root = find_root(at, (first, last), args=(rows,), tolerances={"xrtol": CLOSE})
+    found = np.where(root.success, plain(root.x, rows), np.where(at(first, rows) >= 0, low, high))
+    return torch.from_numpy(found)

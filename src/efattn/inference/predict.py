@@ -1,12 +1,13 @@
 """What is expected of each row, from its context, never from itself, in the table's units.
 
-values   <value>_mean, _sd, _lower, _upper; of ordered levels also _mode, the most probable, and, of at most 50
-         levels, _p_<level>, the probability of each
+values   <value>_mean, _sd, _lower, _upper; _q10, _q50, ... where these quantiles are asked for; of ordered levels also
+         _mode, the most probable, and, of at most 50 levels, _p_<level>, the probability of each
 items    <item>_mode and its probability, where there are no values
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from numbers import Real
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from efattn.inference.tables import Tell, announce, encoded
 from efattn.models.scoring import every
 
 MOST_LEVELS = 50  # that get a column each
+NOTHING: Mapping[str, float] = MappingProxyType({})
 
 
 def predict(
@@ -30,22 +32,39 @@ def predict(
     tables: Iterable[Table],
     interval: float | None = 0.9,
     *,
+    quantiles: Sequence[float] = (),
     member: int | None = None,
     tell: Tell = announce,
 ) -> Iterator[Any]:
-    """Each table with <value>_mean, _sd, _lower and _upper beside it; of a model of items alone, <item>_mode and its
-    probability. A column of the user's is never replaced: underscores are put behind the new one's name."""
+    """Each table with <value>_mean, _sd, _lower and _upper beside it, and _q10 of quantiles=[.1]; of a model of items
+    alone, <item>_mode and its probability. A column of the user's is never replaced: underscores are put behind the new
+    one's name."""
     if interval is not None and (isinstance(interval, bool) or not isinstance(interval, Real) or not 0 < interval < 1):
         wanted = f"{named('interval')} is a probability between 0 and 1, or None"
         raise DataError(f"{wanted}; found {interval!r}.", option="interval")
+    levels = checked_quantiles(quantiles)
     kind = "item" if fitted.terms == ("item",) else "value"
-    parts = fitted.parts_of(kind, "predict", member)
+    parts = fitted.parts_of("value" if levels else kind, "predict quantiles" if levels else "predict", member)
     for table, groups in encoded(fitted, tables, tell, items=kind == "item"):
         if kind == "item":
             columns = most_probable(fitted, parts, groups, len(table))
         else:
-            columns = expected(fitted, parts, groups, len(table), interval)
+            columns = expected(fitted, parts, groups, len(table), interval, levels)
         yield frames.beside(table, columns)
+
+
+def checked_quantiles(quantiles: Sequence[float]) -> dict[str, float]:
+    """By the end of their columns' names: q10 of .1, q2.5 of .025."""
+    several: Any = [quantiles] if isinstance(quantiles, Real) else quantiles
+    if not isinstance(several, Iterable) or isinstance(several, str | bytes):
+        raise DataError(f"{named('quantiles')} are probabilities, as [.1, .5, .9]; found {quantiles!r}.")
+    found = {}
+    for p in several:
+        if isinstance(p, bool) or not isinstance(p, Real) or not 0 < float(p) < 1:
+            wanted = f"{named('quantiles')} are probabilities between 0 and 1"
+            raise DataError(f"{wanted}; found {p!r}.", option="quantiles")
+        found[f"q{100 * float(p):.12g}"] = float(p)
+    return found
 
 
 @torch.no_grad()
@@ -72,14 +91,21 @@ def _spread(there: Tensor, x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def expected(
-    fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int, interval: float | None
+    fitted: Fitted,
+    parts: Sequence[Part],
+    groups: Groups,
+    rows: int,
+    interval: float | None,
+    quantiles: Mapping[str, float] = NOTHING,
 ) -> dict[str, np.ndarray]:
-    """For each value column its _mean and _sd, with an interval its _lower and _upper, of levels also the _mode and,
-    where they are few, the probability of each."""
+    """For each value column its _mean and _sd, with an interval its _lower and _upper, quantiles by their names, of
+    levels also the _mode and, where they are few, the probability of each."""
     family, schema = parts[0].model.family, fitted.schema
     assert isinstance(family, Product)
     names = schema.roles.of("value")
-    kinds = ("mean", "sd") if interval is None else ("mean", "sd", "lower", "upper")
+    ends = {} if interval is None else {"lower": (1 - interval) / 2, "upper": (1 + interval) / 2}
+    ends |= quantiles
+    kinds = ("mean", "sd", *ends)
     columns = {f"{name}_{kind}": np.full(rows, np.nan) for name in names for kind in kinds}
     means = set(columns)
     for batch in fitted.batches(schema.standardise(groups), parts[0].model):
@@ -87,9 +113,7 @@ def expected(
         item = None if batch.item is None else batch.item[:, : batch.length].numpy()
         answers = {"mean": mixture.mean(family, members, shares)}
         answers["sd"] = mixture.variance(family, members, shares).sqrt()
-        if interval is not None:
-            answers["lower"] = mixture.quantile(family, members, shares, (1 - interval) / 2)
-            answers["upper"] = mixture.quantile(family, members, shares, (1 + interval) / 2)
+        answers |= {kind: mixture.quantile(family, members, shares, p) for kind, p in ends.items()}
         for kind, values in answers.items():
             plain = in_units(fitted, values.numpy(), item, spread=kind == "sd")
             for c, name in enumerate(names):

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 @style.styled
-def reliability(
+def list_mass(
     evaluation: Any, k: int | None = None, *, title: str = "Can the probabilities be trusted?", subtitle: str = ""
 ) -> "Figure":
     """Of lists of k items, by their mass: how often they held the item that came, with two standard errors. On the line
