@@ -103,11 +103,13 @@ def with_help(
     began, worked = time.monotonic(), time.thread_time()
 
     def look_around(record: Record) -> None:
-        nonlocal helpers
-        passed = time.monotonic() - began
+        nonlocal helpers, began, worked
+        passed, mine = time.monotonic() - began, time.thread_time() - worked
         if helpers and team.waiting and passed > SOON:
-            team.start(helpers if time.thread_time() - worked > MINE * passed else 0)
-            helpers = 0
+            began, worked = began + passed, worked + mine  # where others are busy, look again later
+            if mine > MINE * passed:
+                team.start(helpers)
+                helpers = 0
         done.extend(team.heard(0.0))
 
     try:
