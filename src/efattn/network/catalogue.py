@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CACHE, ROOM = 2**19, 2**26  # numbers of a block: on a CPU it should stay in cache, elsewhere launches cost more
-LEAST, SMALL = 64, 2**20  # items of a block; so few numbers are formed whole, as long as that is faster
+LEAST = 64  # items of a block
 BITS = 1 / math.log(2)  # of a nat
 
 
@@ -47,8 +47,6 @@ class Logits(NamedTuple):
     def log_prob(self, target: Tensor) -> Tensor:
         """(row,), of the items `target` (row,)."""
         rows, kind = self.rows, self.rows.device.type
-        if len(rows) * len(self.vectors) <= SMALL:
-            return literal(self, target)
         if torch.is_autocast_enabled(kind):
             rows = rows.to(torch.get_autocast_dtype(kind))
         found: Tensor = _LogProb.apply(rows, self.vectors, self.bias, target, *(x for one in self.added for x in one))
