@@ -6,6 +6,8 @@ similar, embeddings, attention, summary        of the model itself
 """
 
 from efattn.inference.attention import AttentionWeights, attention
+from efattn.inference.calibrate import calibrate
+from efattn.inference.calibration import Calibration
 from efattn.inference.distribution import Distribution
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.predict import predict
@@ -19,6 +21,7 @@ from efattn.inference.tables import announce
 
 __all__ = [
     "AttentionWeights",
+    "Calibration",
     "Companion",
     "Distribution",
     "Distributions",
@@ -27,6 +30,7 @@ __all__ = [
     "Reliability",
     "announce",
     "attention",
+    "calibrate",
     "embeddings",
     "log_likelihood",
     "predict",
