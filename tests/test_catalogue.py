@@ -3,14 +3,18 @@
 import pytest
 import torch
 from drawing import ragged_batch
+from polars.testing import assert_frame_equal
+from small import efa, ratings
 from test_additive_logit import CASES, drawn
 from test_terms import ITEMS, item_term
 
-from efattn import simple
+from efattn import Training, simple
+from efattn.bench import catalogue as bench
 from efattn.bench.measure import peak_bytes
 from efattn.data import Batch
 from efattn.estimators.growing import Grown
 from efattn.families import Categorical
+from efattn.inference import mixture
 from efattn.models import LatentItems
 from efattn.models.scoring import draw, every
 from efattn.network import Added, Logits, catalogue
@@ -66,7 +70,7 @@ def test_a_second_backward_pass_gives_what_the_first_gave(blocks):
 
 
 def test_gradients_are_those_of_finite_differences(blocks):
-    f, target, parts = logits()
+    f, target, parts = logits(width=2)
     added = f.added
 
     def values(h, v, b, amount):
@@ -96,7 +100,7 @@ def test_pieces_of_rows_are_formed_as_the_whole_is():
 
 def test_blocks_hold_a_small_part_of_the_whole_array():
     torch.manual_seed(0)
-    rows, vectors, target = torch.randn(512, 8), 0.1 * torch.randn(40_000, 8), torch.randint(40_000, (512,))
+    rows, vectors, target = torch.randn(256, 4), 0.1 * torch.randn(60_000, 4), torch.randint(60_000, (256,))
     f = Logits(rows.requires_grad_(), vectors.requires_grad_())
     whole, mine = (
         peak_bytes(lambda one=one: one(target).sum().backward())
@@ -216,3 +220,24 @@ def test_a_target_never_sees_itself_in_blocks(blocks, context):
     mine, theirs = (term.logits(x, every(x), second).log_prob(torch.tensor([5])) for x in (batch, other))
     assert torch.equal(mine, theirs)
     assert not torch.equal(term.log_prob(batch).values[:, 2:], term.log_prob(other).values[:, 2:])
+
+
+# ---- verbs
+
+
+@pytest.mark.parametrize("options", [{}, {"context": "past", "ensemble": 2}, {"max_length": 3}])
+def test_verbs_in_pieces_say_what_they_say_at_once(monkeypatch, options):
+    training = Training(epochs=1, device="cpu")
+    model = efa(terms="item", companions=None, refit=False, training=training, **options)
+    table = ratings()
+    model.fit(table, group="user", item="movie", order="at", validation=None, progress=False)
+    at_once = model.recommend(table, k=3), model.predict(table)
+    monkeypatch.setattr(mixture, "CELLS", 1)
+    for whole, piecewise in zip(at_once, (model.recommend(table, k=3), model.predict(table)), strict=True):
+        assert_frame_equal(whole, piecewise)
+
+
+def test_the_benchmark_compares_a_loss_with_itself():
+    found = bench.difference(bench.term(300), bench.drawn(300, 64))
+    assert found["loss"] < 1e-5
+    assert found["gradients"] < 1e-5

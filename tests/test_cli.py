@@ -33,6 +33,8 @@ VERBS = [
     "bench",
     "demo",
     "compare",
+    "evaluate",
+    "split",
 ]
 ROLES = ["--group", "user", "--item", "movie", "--value", "rating", "--order", "at", "--context", "past"]
 
@@ -344,7 +346,7 @@ def test_no_colours_away_from_a_terminal(home):
 
 def test_completion_knows_the_verbs():
     environment = {"_EFATTN_COMPLETE": "complete_bash", "COMP_WORDS": "efattn s", "COMP_CWORD": "1"}
-    assert set(efattn(**environment).out.split()) == {"score", "similar", "summary"}
+    assert set(efattn(**environment).out.split()) == {"score", "similar", "split", "summary"}
 
 
 @pytest.mark.parametrize(

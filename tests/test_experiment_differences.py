@@ -7,6 +7,7 @@ import pytest
 from test_experiments import TINY, record
 
 from efattn.experiments import summary
+from efattn.experiments.settings import week
 
 
 def test_the_paired_difference_is_that_of_a_hand_computation():
@@ -42,3 +43,15 @@ def test_runs_on_other_rows_are_not_compared():
     found = summary.paired(TINY, [record("EFA", 0, [1.0], [4])], [record("item mean", 0, [1.0, 2.0], [1, 3])])
     assert found == {"difference": None, "error": None, "groups": 0}
     assert summary.paired(TINY, [record("EFA", 0, [1.0], [4])], [])["groups"] == 0
+
+
+def test_days_of_one_week_count_together():
+    days = ["2017-10-01", "2017-10-02", "2017-10-09", "2017-10-10"]
+    efa, peer = [1.0, 3.0, 2.0, 5.0], [0.0, 0.0, 1.0, 1.0]
+    by_day = [[record(name, 0, x, [2] * 4, days)] for name, x in (("EFA", efa), ("item mean", peer))]
+    weeks = [
+        [record(name, 0, [(x[0] + x[1]) / 2, (x[2] + x[3]) / 2], [4, 4])] for name, x in (("EFA", efa), ("", peer))
+    ]
+    assert summary.paired(replace(TINY, block=week), *by_day) == summary.paired(TINY, *weeks)
+    assert summary.paired(replace(TINY, block=week), *by_day)["groups"] == 2
+    assert week("2019-12-31") == week("2020-01-01") == week("2019-12-29") != week("2019-12-28")

@@ -97,6 +97,18 @@ def test_python_and_the_shell_recommend_and_compare_the_same(case):
         assert written(folder, "similar", "m.efattn", item, "-k", 3).equals(model.similar(item, 3))
 
 
+def test_python_and_the_shell_evaluate_the_same(case):
+    model, _, _, folder = case
+    for words, how in (
+        ((), {}),
+        (("-k", 2, "-k", 3, "--rows", "all", "--no-seen"), {"k": (2, 3), "rows": "all", "seen": False}),
+    ):
+        mine = model.evaluate(folder / "t.parquet", **how)
+        ask = ("evaluate", "m.efattn", "t.parquet", *words, "--json")
+        assert forked(*ask, cwd=folder).good().json() == mine.to_json()
+        assert written(folder, *ask).equals(mine.groups)
+
+
 def test_python_and_the_shell_are_told_the_same_about_the_next_row(tmp_path):
     draw = np.random.default_rng(0)
     at = pl.Series(1000 * TABLE["at"].to_numpy() + draw.integers(0, 900, len(TABLE)))

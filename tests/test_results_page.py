@@ -38,7 +38,12 @@ def made_up(setting: Setting, entry, seed: int, protocol: str = TRAIN):
     groups = (value + 0.1 * draw.normal(size=8)).tolist()
     found = {"experiment": setting.experiment, "setting": setting.name, "model": entry.model, "preset": entry.preset}
     found |= {"seed": seed, "metric": setting.metric.name, "value": float(np.mean(groups)), "log_likelihood": -1.5}
-    by_group = {"names": list("abcdefgh"), "rows": [2] * 8, "value": groups, "log_likelihood": groups}
+    by_group = {
+        "names": [f"2017-0{k}-01" for k in range(1, 9)],
+        "rows": [2] * 8,
+        "value": groups,
+        "log_likelihood": groups,
+    }
     found |= {"rows": 16, "groups": by_group, "seconds": 2.0, "protocol": protocol}
     if protocol == TRAIN:
         found["held_out"] = {"value": 1.0 + 0.1 * draw.random(), "log_likelihood": -1.0}

@@ -5,7 +5,7 @@ import polars as pl
 import pytest
 
 from efattn import EFA, SimpleModel, datasets, simple
-from efattn.experiments import measuring, runner
+from efattn.experiments import runner
 from efattn.experiments.presets import cities, unseen
 from efattn.experiments.settings import REFITTED, Split
 from efattn.training import Training
@@ -97,11 +97,3 @@ def test_one_fit_is_tested_on_all_rates_and_says_how_it_is_mixed(weather, protoc
     assert fits == [len(parts.train) + (len(parts.validation) if protocol == REFITTED else 0)]
     records = [path.parent.name for path in tmp_path.glob("*/*/*.json")]
     assert sorted(records) == ["no-lag", "us-cities-10-missing", "us-cities-30-missing", "us-cities-50-missing"]
-
-
-def test_cover_is_that_of_a_hand_computation():
-    inside = np.array([1, 1, 1, 0] * 10 + [1, 0] * 20 + [1] * 3, bool)
-    item = np.array([0] * 40 + [1] * 40 + [2] * 3)
-    found = measuring._by_item(inside, item)
-    np.testing.assert_allclose(found["items"], np.quantile([0.75, 0.5], (0.1, 0.9)))  # of 3 rows there is no cover
-    assert found["by_chance"][0] < inside.mean() < found["by_chance"][1]

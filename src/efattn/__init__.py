@@ -20,6 +20,7 @@ _HOMES = {
     "group_folds": "efattn.data",
     "read_baskets": "efattn.data",
     "read_file": "efattn.data",
+    "split": "efattn.data",
     "TrainingError": "efattn.errors",
     "simple": "efattn.simple",
     "datasets": "efattn.datasets",

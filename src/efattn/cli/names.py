@@ -13,14 +13,25 @@ from efattn.options import FIT, ROLES, EFAOptions, LatentFactorOptions, Training
 
 # where it is not -- and the name with dashes
 OTHERWISE = {"k": "--count"}
-ASKED = ("k", "interval", "quantiles", "member", "term", "at")  # options of the verbs that ask a fitted model
+ASKED = (
+    "k",
+    "interval",
+    "quantiles",
+    "member",
+    "term",
+    "at",
+    "among",
+    "exclude",
+    "at_least",
+)  # options of the verbs that ask a fitted model
+EVALUATED = ("rows", "seen", "by", "test")  # of evaluate and split
 COMPARED = ("models", "folds", "jobs", "output")  # of compare
 LAYOUT = ("separator", "decimal", "header", "columns", "encoding", "baskets")
 PYTHON_ONLY = ("training", "callbacks", "progress", "planned")
 KNOWN = {
     *(name for kind in (EFAOptions, LatentFactorOptions, Training) for name in described(kind)),
     *(role.name for role in ROLES),
-    *FIT, *ASKED, *COMPARED, *LAYOUT,
+    *FIT, *ASKED, *EVALUATED, *COMPARED, *LAYOUT,
 } - {*PYTHON_ONLY}  # fmt: skip
 
 

@@ -31,6 +31,7 @@ class Bench(StrEnum):
     conditionals = "conditionals"
     tables = "tables"
     race = "race"
+    catalogue = "catalogue"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -41,7 +42,8 @@ def add_to(app: typer.Typer) -> None:
 
 def bench(
     which: Annotated[
-        list[Bench] | None, typer.Argument(help="conditionals, tables, race; all unless said.", show_default=False)
+        list[Bench] | None,
+        typer.Argument(help="conditionals, tables, race, catalogue; all unless said.", show_default=False),
     ] = None,
     output: Annotated[
         Path | None,
@@ -72,6 +74,10 @@ def _measure(one: Bench, folder: Path, rows: int) -> None:
         from efattn.bench import race
 
         race.main(folder)
+    elif one is Bench.catalogue:
+        from efattn.bench import catalogue
+
+        catalogue.main(folder)
     else:
         from efattn.bench import tables as table_bench
 

@@ -1,6 +1,7 @@
 """What a fitted model is asked: score, predict, recommend, similar, attention, summary."""
 
 import datetime
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -25,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
             "efattn predict m.efattn test.csv --quantiles 0.1 0.5 0.9",
             "efattn predict m.efattn - < test.csv | head",
         ),
-        (recommend, "efattn recommend m.efattn histories.csv -k 5", "efattn recommend m.efattn"),
+        (recommend, "efattn recommend m.efattn histories.csv -k 5", "efattn recommend m.efattn --among in-stock.csv"),
         (
             similar,
             'efattn similar m.efattn "Organic Avocado" -k 3',
@@ -144,6 +145,19 @@ def recommend(
             show_default=False,
         ),
     ] = None,
+    among: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ITEM",
+            help="Give only this item, or those of a table with the items' columns; repeat for several.",
+            show_default=False,
+        ),
+    ] = None,
+    exclude: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ITEM", help="Never give this item, or those of a table.", show_default=False),
+    ] = None,
+    at_least: Annotated[float, typer.Option(min=0, max=1, help="Only what is so probable.")] = 0.0,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,
@@ -166,7 +180,8 @@ def recommend(
 
     histories = None if table is None else [tables.read(table, layout)]
     own = arguments.entries(attributes)
-    rows = inference.recommend(fitted, histories, k, at=at, attributes=own, member=member, tell=note)
+    which: dict[str, Any] = {"among": _items(fitted, among), "exclude": _items(fitted, exclude), "at_least": at_least}
+    rows = inference.recommend(fitted, histories, k, at=at, attributes=own, **which, member=member, tell=note)
     out.deliver(rows, output, json, table=True)
 
 
@@ -267,6 +282,20 @@ def _key(fitted: Any, words: list[str]) -> Any:
         )
     keys = tuple(_typed(word, kind) for word, kind in zip(words, kinds, strict=True))
     return keys[0] if len(keys) == 1 else keys
+
+
+def _items(fitted: Any, words: list[str] | None) -> Any:
+    """Names of items from words of the command line: each a name, or a file that has the items' columns."""
+    if words is None:
+        return None
+    names, columns = list[Any](), fitted.vocabulary.columns
+    for word in words:
+        if Path(word).is_file():
+            rows = zip(*(column.to_list() for column in tables.read(word, {}).columns(columns, "item")), strict=True)
+            names += [keys[0] if len(keys) == 1 else keys for keys in rows if None not in keys]
+        else:
+            names.append(_key(fitted, [word]))
+    return names
 
 
 def _typed(word: str, kind: str) -> Any:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from efattn.data.names import Names
     from efattn.data.roles import Roles
     from efattn.data.schema import Schema
+    from efattn.data.splitting import split
     from efattn.data.standardiser import Standardiser
     from efattn.data.table import Table, from_wide
     from efattn.data.vocabulary import Vocabulary
@@ -32,9 +33,16 @@ __all__ = [
     "group_folds",
     "read_baskets",
     "read_file",
+    "split",
 ]
 
-_HOMES = {"from_wide": "table", "group_folds": "folds", "read_baskets": "baskets", "read_file": "files"}
+_HOMES = {
+    "from_wide": "table",
+    "group_folds": "folds",
+    "read_baskets": "baskets",
+    "read_file": "files",
+    "split": "splitting",
+}
 
 
 def __getattr__(name: str) -> Any:

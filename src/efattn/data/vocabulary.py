@@ -34,7 +34,7 @@ class Vocabulary:
         return len(self.known)
 
     def __contains__(self, name: Any) -> bool:
-        return self._index.get(key_of(name, self.known.kinds)) is not None
+        return self.find(name) != self.unknown
 
     @property
     def unknown(self) -> int:
@@ -63,6 +63,10 @@ class Vocabulary:
         hint = f" Did you mean {near[0]!r}?" if near else f" Known are {len(self)} names such as {self.names[:3]}."
         where = " and ".join(repr(c) for c in self.columns)
         raise DataError(f"There is no item {name!r} in {where}.{hint}", column=self.columns[0])
+
+    def find(self, name: Any) -> int:
+        """The number of one name, D where it is not known."""
+        return self._index.get(key_of(name, self.known.kinds), self.unknown)
 
     def numbers(self, names: Names) -> np.ndarray:
         """The number of each of some distinct names, D for those not known. int32."""

@@ -9,7 +9,8 @@ from typing import Any
 
 from efattn import inference
 from efattn.data import Table
-from efattn.inference import AttentionWeights, Distribution, Distributions, Fitted
+from efattn.inference import AttentionWeights, Distribution, Distributions, Evaluation, Fitted
+from efattn.inference.evaluate import LENGTHS
 
 
 class Questions(ABC):
@@ -67,15 +68,49 @@ class Questions(ABC):
         return self
 
     def recommend(
-        self, histories: Any = None, k: int = 10, *, at: Any = None, attributes: Any = None, member: int | None = None
+        self,
+        histories: Any = None,
+        k: int = 10,
+        *,
+        at: Any = None,
+        attributes: Any = None,
+        among: Any = None,
+        exclude: Any = None,
+        at_least: float = 0.0,
+        member: int | None = None,
     ) -> Any:
         """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
         row per group and rank. Without histories, those of an empty one. at: when that row comes, where the model looks
         at it (own_time): one time, one by group, or a column of the histories; by default the usual time after the last
-        row. attributes: its own by column, one entry or one by group; by default those of the last row."""
-        fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
-        (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, member=member)
+        row. attributes: its own by column, one entry or one by group; by default those of the last row. among, exclude:
+        give these items alone, or none of these: a list of names, or a table that has the items' columns. at_least:
+        only what is so probable. Probabilities stay those among all items."""
+        tables = None if histories is None else [Table.read(histories)]
+        which: dict[str, Any] = {"among": among, "exclude": exclude, "at_least": at_least}
+        (answer,) = inference.recommend(self._fitted(), tables, k, at=at, attributes=attributes, **which, member=member)
         return answer
+
+    def evaluate(
+        self,
+        table: Any,
+        k: int | Sequence[int] = LENGTHS,
+        *,
+        rows: str = "auto",
+        target: str | None = None,
+        seen: bool | None = None,
+        member: int | None = None,
+    ) -> Evaluation:
+        """How well rows are predicted, each from its context. Of items, ranked among the whole catalogue: recall, NDCG,
+        MRR, coverage and novelty of lists of each length k, and whether their mass can be trusted; of values, log
+        score, errors, and how often intervals hold them. Means have standard errors over groups; .table, .groups and
+        .items are frames, .plot() a picture.
+
+        rows: which are predicted: "target", those that a column marks; "last" of each group; "all"; or "auto", the
+        target column's where there is one, else the last for a model of items from the past, else all. target: that
+        column, by default the model's. seen: whether items of a row's context are ranked too; by default where the
+        model lets items repeat. An item that the model does not know counts as missed."""
+        how: dict[str, Any] = {"rows": rows, "target": target, "seen": seen, "member": member}
+        return inference.evaluate(self._fitted(), [Table.read(table)], k, **how)
 
     def similar(self, item: Any, k: int = 10, *, member: int | None = None) -> Any:
         """The k items that go best with this one, and how well: how much the presence of each raises the other, or of

@@ -26,9 +26,9 @@ DRAWS = 200  # of covers by chance
 
 def tested(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
     """The metric and the full log-likelihood per scored row, over all rows and by group."""
-    loss = setting.metric.losses(estimator, rows)
     columns = [c for c in estimator.log_likelihood(rows).iter_columns() if c.name.endswith("_log_likelihood")]
     (likely,) = (c.fill_null(np.nan).to_numpy() for c in columns)
+    loss = setting.metric.losses(estimator, rows, likely)
     scored = counted(setting, rows)
     if np.isnan(loss[scored]).any() or np.isnan(likely[scored]).any():
         raise DataError(

@@ -42,7 +42,7 @@ class Asked:
     @property
     def part(self) -> bool:
         """Whether it names parts of experiments."""
-        return bool(self.settings or self.models or self.units)
+        return bool(self.presets or self.protocols or self.settings or self.models or self.units)
 
     def also(self, name: str) -> bool:
         """Whether strangers or theory are asked for."""

@@ -11,6 +11,7 @@ The runner (runner.py) is one function over these values; tables and figures are
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import date
 from typing import Any, Literal, NamedTuple, final
 
 import numpy as np
@@ -47,10 +48,10 @@ class Metric:
     name: str
     of_mean: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
 
-    def losses(self, estimator: Any, test: pl.DataFrame) -> np.ndarray:
-        """(row,), NaN where a row is not scored."""
+    def losses(self, estimator: Any, test: pl.DataFrame, likely: np.ndarray) -> np.ndarray:
+        """(row,), NaN where a row is not scored. likely: the log-likelihood of each."""
         if self.of_mean is None:
-            return -estimator.log_likelihood(test)["item_log_likelihood"].fill_null(np.nan).to_numpy()
+            return -likely
         (value,) = estimator.schema_.roles.of("value")
         predicted = estimator.predict(test, interval=None)
         return self.of_mean(predicted[f"{value}_mean"].to_numpy(), predicted[value].to_numpy())
@@ -108,7 +109,8 @@ class Entry:
 class Setting:
     """split: of a seed. moving: whether the test rows move with the seed. aim: the number the best preset should
     reach. splits: how many there are, each run once, whatever the number of seeds. scored: a column that says which
-    test rows count; cluster: one whose rows go together, the group unless said. check: of a seed, the rows to choose
+    test rows count; cluster: one whose rows go together, the group unless said. block: of such a name, under which it
+    counts in standard errors. check: of a seed, the rows to choose
     peers on, where those of validation are not like those of the test. fits_of: the title of a setting whose fits are
     tested here on other rows. seconds: about what a default fit takes on one core."""
 
@@ -125,6 +127,7 @@ class Setting:
     splits: int | None = None
     scored: str | None = None
     cluster: str | None = None
+    block: Callable[[str], object] = str
     check: Callable[[int], pl.DataFrame] | None = None
     fits_of: str | None = None
     seconds: float = 60.0
@@ -132,6 +135,11 @@ class Setting:
     @property
     def title(self) -> str:
         return f"{self.experiment}, {self.name}"
+
+
+def week(day: str) -> int:
+    """Days that follow each other are alike: they count together in standard errors."""
+    return date.fromisoformat(day).toordinal() // 7
 
 
 def by_groups(frame: pl.DataFrame, group: str, parts: Mapping[str, np.ndarray]) -> Split:

@@ -3,7 +3,8 @@
 best peer           the one with the lowest loss on validation rows, fitted to training rows alone, of those that are
                     told no more than EFA is; where a peer has no such loss, the one with the lowest on test rows
 paired difference   d_g = mean over seeds of (loss of EFA - loss of the peer) in test group g, rows as weights
-                    mean and standard error over groups; a group that several splits test counts once
+                    mean and standard error over groups; a group that several splits test counts once, and so do
+                    groups of one block, as days of one week
 """
 
 import json
@@ -137,7 +138,7 @@ def paired(setting: Setting, runs: Sequence[Record], peers: Sequence[Record], ke
     pairs = _pairs(setting, runs, peers)
     if not pairs:
         return {"difference": None, "error": None, "groups": 0}
-    names = np.concatenate([run["groups"]["names"] for run, _ in pairs])
+    names = np.array([str(setting.block(name)) for run, _ in pairs for name in run["groups"]["names"]])
     rows = np.concatenate([np.array(run["groups"]["rows"], float) for run, _ in pairs])
     gaps = np.concatenate([np.array(run["groups"][key]) - np.array(peer["groups"][key]) for run, peer in pairs])
     which = np.unique(names, return_inverse=True)[1]

@@ -1,7 +1,7 @@
 """What a fitted model is asked: functions of a `Fitted`, one small file a verb.
 
-score, log_likelihood, predict, predict_distribution, recommend
-                                               over an iterator of tables, one or pieces of whole groups
+score, log_likelihood, predict, predict_distribution, recommend, evaluate
+                                                over an iterator of tables, one or pieces of whole groups
 similar, embeddings, attention, summary        of the model itself
 """
 
@@ -9,6 +9,8 @@ from efattn.inference.attention import AttentionWeights, attention
 from efattn.inference.calibrate import calibrate
 from efattn.inference.calibration import Calibration
 from efattn.inference.distribution import Distribution
+from efattn.inference.evaluate import evaluate
+from efattn.inference.evaluation import Evaluation
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.predict import predict
 from efattn.inference.predict_distribution import Distributions, predict_distribution
@@ -25,6 +27,7 @@ __all__ = [
     "Companion",
     "Distribution",
     "Distributions",
+    "Evaluation",
     "Fitted",
     "Part",
     "Reliability",
@@ -32,6 +35,7 @@ __all__ = [
     "attention",
     "calibrate",
     "embeddings",
+    "evaluate",
     "log_likelihood",
     "predict",
     "predict_distribution",

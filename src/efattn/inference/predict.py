@@ -118,7 +118,7 @@ def expected(
         for kind, p in ends.items():
             answers[kind] = mixture.quantile(family, members, shares, _adjusted(fitted, names, p, answers["mean"]))
         for kind, values in answers.items():
-            plain = _in_units(fitted, values.numpy(), item, spread=kind == "sd")
+            plain = in_units(fitted, values.numpy(), item, spread=kind == "sd")
             for c, name in enumerate(names):
                 put(columns[f"{name}_{kind}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
         _put_levels(fitted, columns, batch, members, shares, rows)
@@ -163,7 +163,7 @@ def _put_levels(
                 put(columns[f"{name}_p_{level}"], batch, p[..., k], here)
 
 
-def _in_units(fitted: Fitted, values: np.ndarray, item: np.ndarray | None, *, spread: bool) -> np.ndarray:
+def in_units(fitted: Fitted, values: np.ndarray, item: np.ndarray | None, *, spread: bool) -> np.ndarray:
     standardiser = fitted.schema.standardiser
     if standardiser is None:
         return values

@@ -68,30 +68,27 @@ def _each(
         yield asked, row_scores(fitted, asked.groups, len(asked.table), member)
 
 
-@torch.no_grad()
 def row_scores(fitted: Fitted, groups: Groups, rows: int, member: int | None = None) -> dict[str, Rows]:
     """For each term. groups: in the table's units; rows: of the table."""
-    inside, weight = fitted.schema.standardise(groups), groups.every.weight
-    counted = np.ones(rows, bool)
+    return {name: term_scores(fitted, name, groups, rows, member) for name in fitted.names}
+
+
+@torch.no_grad()
+def term_scores(fitted: Fitted, name: str, groups: Groups, rows: int, member: int | None = None) -> Rows:
+    """Of one term, by its name."""
+    inside, weight, parts = fitted.schema.standardise(groups), groups.every.weight, fitted.parts(name, member)
+    term, values, scored = parts[0].model, np.zeros(rows), np.zeros(rows, bool)
+    for batch in fitted.batches(inside, term):
+        here = mixture.log_prob(parts, batch)
+        put(values, batch, here.values, here.scored)
+        put(scored, batch, here.scored)
+    if not term.of_items and groups.every.value is not None:
+        values[groups.every.row] += log_jacobian(term, fitted.schema, ~np.isnan(groups.every.value), groups.every.item)
     if weight is not None:
-        counted[groups.every.row] = weight > 0
-    scores = {}
-    for name in fitted.names:
-        parts = fitted.parts(name, member)
-        term, values, scored = parts[0].model, np.zeros(rows), np.zeros(rows, bool)
-        for batch in fitted.batches(inside, term):
-            here = mixture.log_prob(parts, batch)
-            put(values, batch, here.values, here.scored)
-            put(scored, batch, here.scored)
-        if not term.of_items and groups.every.value is not None:
-            values[groups.every.row] += log_jacobian(
-                term, fitted.schema, ~np.isnan(groups.every.value), groups.every.item
-            )
-        scored &= counted
-        column = fitted.schema.roles.of("item" if term.of_items else "value")[0]
-        refuse_infinite(values, scored, groups, f"log-likelihood of {name!r}", column)
-        scores[name] = Rows(values, scored)
-    return scores
+        scored[groups.every.row] &= weight > 0
+    column = fitted.schema.roles.of("item" if term.of_items else "value")[0]
+    refuse_infinite(values, scored, groups, f"log-likelihood of {name!r}", column)
+    return Rows(values, scored)
 
 
 def refuse_infinite(values: np.ndarray, expected: np.ndarray, groups: Groups, what: str, column: str) -> None:

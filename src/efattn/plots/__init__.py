@@ -6,6 +6,7 @@ No pyplot and no global state: pictures are the same with or without a screen. m
 """
 
 from efattn.plots.comparing import differences
+from efattn.plots.list_mass import list_mass
 from efattn.plots.maps import listening_map, station_map
 from efattn.plots.reliability import reliability
 from efattn.plots.style import save
@@ -18,6 +19,7 @@ __all__ = [
     "differences",
     "heatmaps",
     "history",
+    "list_mass",
     "listening_map",
     "predicted_against_actual",
     "predicted_by_case",

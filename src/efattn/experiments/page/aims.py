@@ -4,14 +4,14 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from efattn.experiments.aims import AIMS, Aim
-from efattn.experiments.page import strangers
+from efattn.experiments.page import protocols, strangers
 from efattn.experiments.page.blocks import TIED, Block, Cell, Heading, Text, table
 from efattn.experiments.page.comparisons import difference
 from efattn.experiments.page.numbers import NONE, digits, number
 from efattn.experiments.page.results import Results, entry, named
 from efattn.experiments.presets import SETTINGS
 from efattn.experiments.records import Record
-from efattn.experiments.settings import Setting
+from efattn.experiments.settings import PROTOCOLS, Protocol, Setting
 
 HEAD = ("task", "protocol", "aim", "EFA, defaults", "seeds", "met")
 ABOUT = (
@@ -33,6 +33,7 @@ def blocks(results: Results) -> Iterator[Block]:
     yield Heading("Aims")
     yield Text(ABOUT)
     rows = [_row(results, aim) for aim in AIMS]
+    rows += [_everywhere(results, protocol) for protocol in PROTOCOLS]
     rows += [["strangers", NONE, one.aim, one.reached, NONE, _word(one.met)] for one in of_strangers(results)]
     yield table(HEAD, rows, words=3)
     met = sum(row[-1] == Cell("met", bold=True) for row in rows)
@@ -72,6 +73,13 @@ def of_line(setting: Setting, aim: Aim, line: Record | None) -> Found:
     return Found(words, f"{difference(setting, against)} ({against['model']})", against["standing"] == "ahead")
 
 
+def _everywhere(results: Results, protocol: Protocol) -> list[str | Cell]:
+    standings = protocols.standings(results, protocol)
+    behind, words = sum(kind == "behind" for _, kind in standings), "behind the best peer nowhere"
+    reached = f"behind in {behind} of {len(standings)}" if standings else NONE
+    return ["all settings", protocol, words, reached, NONE, _word(None if not standings else not behind)]
+
+
 def of_strangers(results: Results) -> Iterator[Found]:
     rows = strangers.rows_of(results)
     behind = [row.errors for row in rows if row.difference < 0]
@@ -84,8 +92,8 @@ def of_strangers(results: Results) -> Iterator[Found]:
         if run["model"] == one.reference and one.about["rows"] < SMALL
     ]
     said: tuple[tuple[str, str, bool], ...] = (
-        ("behind by more than two standard errors on at most one", str(two), two <= 1),
-        ("behind by more than three on none", str(three), three == 0),
+        ("behind by more than two standard errors on at most one", f"{two} of {len(rows)}", two <= 1),
+        ("behind by more than three on none", f"{three} of {len(rows)}", three == 0),
         ("ahead on at least half", f"{ahead} of {len(rows)}", 2 * ahead >= len(rows)),
         ("ahead on the sum of all", f"{number(total, 2, sign=True)} nats", total > 0),
         (

@@ -37,9 +37,10 @@ ABOUT = (
     "numbers need not be."
 )
 PAIRED = (
-    "EFA less best peer is the mean difference of losses row by row, ± its standard error over test groups; "
-    "below zero, EFA is better. It is of EFA's best preset, or of the preset in brackets where that has not run. "
-    "Ahead and behind mean by more than two standard errors, in which the spread over seeds is not counted."
+    "EFA less best peer is the mean difference of losses row by row, ± its standard error over test groups (weeks, "
+    "where these are days); below zero, EFA is better. It is of EFA's best preset, or of the preset in brackets where "
+    "that has not run. Ahead and behind mean by more than two standard errors, in which the spread over seeds is not "
+    "counted."
 )
 
 

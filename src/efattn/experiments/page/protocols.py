@@ -22,7 +22,7 @@ ABOUT = (
     "inside. The best peer is the one with the lowest loss on validation groups, fitted to training groups; where a "
     "peer has no such loss on record, the one with the lowest on test groups, marked by a star. Network alone is EFA's "
     "networks without the simple models that predict beside them. Differences are of losses row by row, ± the standard "
-    "error over test groups; ahead and behind are by more than two of them."
+    "error over test groups (weeks, where these are days); ahead and behind are by more than two of them."
 )
 COVER = (
     "The share of test rows inside EFA's intervals of 50, 80 and 90 %, and inside the best peer's of 90 %; then the "
@@ -65,13 +65,13 @@ def titled(setting: Setting, entry: Entry) -> str:
 
 def _row(results: Results, setting: Setting, entry: Entry, protocol: Protocol) -> list[str | Cell]:
     peer, places = results.chosen_peer(setting, protocol, entry.sees), digits(setting)
-    mine = results.summary_of(setting, entry, protocol)
-    theirs = None if peer is None else results.summary_of(setting, peer.entry, protocol)
+    mine, theirs = results.on_shared_seeds(setting, [entry, None if peer is None else peer.entry], protocol)
+    gap = (results.summary_of(setting, entry, protocol) or {}).get("against")
     name = "not run yet" if peer is None else peer.entry.model + ("*" if peer.by == "test" else "")
     shown = "not run yet" if mine is None else spread(mine, places)
     means = [one["mean"] for one in (mine, theirs) if one is not None]
     low = min(means, default=None) if len(means) == 2 else None
-    line, gap = mine or {}, (mine or {}).get("against")
+    line = mine or {}
     return [
         titled(setting, entry), protocol, name,
         Cell(spread(theirs, places), bold=theirs is not None and theirs["mean"] == low),
@@ -87,18 +87,24 @@ def shares(line: Record) -> str:
 
 
 def standing(results: Results, protocol: Protocol) -> str:
-    """In how many settings EFA is ahead, level and behind, and where behind."""
-    found = []
-    for setting, entry, mine in every():
-        gap = (results.summary_of(setting, entry, mine) or {}).get("against")
-        if mine == protocol and gap is not None and gap["standing"] is not None:
-            found.append((titled(setting, entry), gap["standing"]))
+    """In how many rows EFA is ahead, level and behind, and where behind."""
+    found = standings(results, protocol)
     if not found:
         return ""
     counts = Counter(kind for _, kind in found)
     words = f"ahead of the best peer in {counts['ahead']}, level in {counts['level']}, behind in {counts['behind']}"
     behind = [title for title, kind in found if kind == "behind"]
     return f"{protocol.capitalize()}, of {len(found)} rows: {words}" + (f" ({'; '.join(behind)})." if behind else ".")
+
+
+def standings(results: Results, protocol: Protocol) -> list[tuple[str, str]]:
+    """Of each row that has a peer: its title, and whether EFA is ahead, level or behind."""
+    found = []
+    for setting, entry, mine in every():
+        gap = (results.summary_of(setting, entry, mine) or {}).get("against")
+        if mine == protocol and gap is not None and gap["standing"] is not None:
+            found.append((titled(setting, entry), gap["standing"]))
+    return found
 
 
 def _cover(results: Results, setting: Setting, entry: Entry, protocol: Protocol) -> list[str | Cell] | None:

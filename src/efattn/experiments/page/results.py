@@ -46,26 +46,34 @@ class Results:
         """Its records by seed."""
         return [] if entry is None else self._runs.get(_key(setting, entry, protocol), [])
 
-    def on_equal_rows(self, setting: Setting, entries: Iterable[Entry | None]) -> bool:
+    def on_equal_rows(self, setting: Setting, entries: Iterable[Entry | None], protocol: Protocol = TRAIN) -> bool:
         """Whether those that have run were tested on the same rows: where splits move, with the same seeds."""
-        seeds = {tuple(run["seed"] for run in runs) for one in entries if (runs := self.runs(setting, one))}
+        seeds = {tuple(run["seed"] for run in runs) for one in entries if (runs := self.runs(setting, one, protocol))}
         return not setting.moving or len(seeds) <= 1
 
-    def on_shared_seeds(self, setting: Setting, entries: Sequence[Entry | None]) -> list[Record | None]:
+    def on_shared_seeds(
+        self, setting: Setting, entries: Sequence[Entry | None], protocol: Protocol = TRAIN
+    ) -> list[Record | None]:
         """Their lines of the summary; where splits move, over the seeds that all of them have run."""
-        if self.on_equal_rows(setting, entries):
-            return [self.summary_of(setting, one) for one in entries]
-        every = [{run["seed"] for run in runs} for one in entries if (runs := self.runs(setting, one))]
+        if self.on_equal_rows(setting, entries, protocol):
+            return [self.summary_of(setting, one, protocol) for one in entries]
+        every = [{run["seed"] for run in runs} for one in entries if (runs := self.runs(setting, one, protocol))]
         shared = set.intersection(*every)
         lines: list[Record | None] = []
         for one in entries:
-            mine = [run for run in self.runs(setting, one) if run["seed"] in shared]
+            mine = [run for run in self.runs(setting, one, protocol) if run["seed"] in shared]
             lines.append(summary.of_runs(setting, one, mine) if one is not None and mine else None)
         return lines
 
     def chosen_peer(self, setting: Setting, protocol: Protocol, sees: Sequence[str] = ()) -> summary.Chosen | None:
         """The peer that EFA is compared with, and the rows that it was chosen on."""
         return summary.best_peer(setting, self._runs, protocol, sees)
+
+    def chosen_peers(self, setting: Setting) -> set[Entry]:
+        """Those that validation rows chose, for EFA as it is told least and most."""
+        most = tuple(dict.fromkeys(name for entry in setting.entries for name in entry.sees))
+        found = (self.chosen_peer(setting, TRAIN, sees) for sees in ((), most))
+        return {one.entry for one in found if one is not None and one.by == "validation"}
 
     def best_peer(self, setting: Setting) -> Entry | None:
         """Train only."""

@@ -10,7 +10,7 @@ from efattn.experiments.presets import EXPERIMENTS
 from efattn.experiments.records import Record
 from efattn.experiments.settings import FLOOR, REFITTED, Entry, Setting
 
-HEAD = ("model", "preset", "paper", "ours", "refitted", "on validation", "seeds", "log-likelihood", "seconds")
+HEAD = ("model", "preset", "paper", "train only", "refitted", "on validation", "seeds", "log-likelihood", "seconds")
 ALONE = "network alone"
 FAR = 0.02
 TITLES = {
@@ -57,7 +57,8 @@ def _table(results: Results, setting: Setting) -> Iterator[Block]:
     equal = results.on_equal_rows(setting, setting.entries)
     lowest = [_lowest(lines) if equal else None for lines in (summaries, again)]
     if shown:
-        rows = [row for e in shown for row in _rows(setting, e, (summaries[e], again[e]), lowest)]
+        chosen = results.chosen_peers(setting)
+        rows = [row for e in shown for row in _rows(setting, e, (summaries[e], again[e]), lowest, e in chosen)]
         empty = {name for k, name in enumerate(HEAD) if all(row[k] in (NONE, Cell(NONE)) for row in rows)}
         kept = [k for k, name in enumerate(HEAD) if name not in empty & {"paper", "refitted", "on validation"}]
         yield table([HEAD[k] for k in kept], [[row[k] for k in kept] for row in rows], words=2)
@@ -93,11 +94,15 @@ def _place(line: Record | None) -> float:
 
 
 def _rows(
-    setting: Setting, entry: Entry, lines: tuple[Record | None, Record | None], lowest: list[float | None]
+    setting: Setting,
+    entry: Entry,
+    lines: tuple[Record | None, Record | None],
+    lowest: list[float | None],
+    chosen: bool,
 ) -> Iterator[list[str | Cell]]:
-    """Of a model train only and refitted; then of its networks alone."""
+    """Of a model train only and refitted; then of its networks alone. chosen: by validation rows, of all peers."""
     places, (line, again) = digits(setting), lines
-    preset = "floor, not a peer" if entry.model == FLOOR else entry.preset
+    preset = "floor, not a peer" if entry.model == FLOOR else f"{entry.preset}, chosen" if chosen else entry.preset
     told = line or again
     losses = [
         Cell(NONE if one is None else spread(one, places), bold=_is(one, low) and entry.model != FLOOR)

@@ -8,7 +8,7 @@ import polars as pl
 from efattn import datasets, simple
 from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, item_defaults, item_peers, peer, untuned, untuned_latent
-from efattn.experiments.settings import CROSS_ENTROPY, MSE, Setting, Split, random_users
+from efattn.experiments.settings import CROSS_ENTROPY, MSE, Setting, Split, random_users, week
 
 ITEMS: dict[str, Any] = {"group": "user", "item": "movie", "order": "timestamp"}
 RATINGS: dict[str, Any] = {"group": "user", "item": "movie", "value": "rating"}
@@ -69,7 +69,8 @@ def _stations() -> Setting:
         untuned_latent(**VALUES, neighbours=5, standardise="item"),
         untuned(**VALUES),
     )
-    return Setting("beyond", "NOAA stations", years, STATIONS, MSE, entries, notes=notes.STATIONS, seconds=120.0)
+    known: dict[str, Any] = {"notes": notes.STATIONS, "block": week, "seconds": 120.0}
+    return Setting("beyond", "NOAA stations", years, STATIONS, MSE, entries, **known)
 
 
 SETTINGS = (_items("past"), _items("others"), _ratings(), _stations())

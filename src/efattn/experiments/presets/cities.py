@@ -8,7 +8,7 @@ import polars as pl
 from efattn import datasets, families, simple
 from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import adam, best, latent, papers, peer, untuned
-from efattn.experiments.settings import MSE, Entry, Setting, Split
+from efattn.experiments.settings import MSE, Entry, Setting, Split, week
 
 PLACES = {"item": ["city", "state"], "attributes": ["latitude", "longitude"], "value": "temperature"}
 ROLES: dict[str, Any] = {"group": "date", **PLACES}
@@ -61,7 +61,9 @@ def _no_lag() -> Setting:
         places += [latent(f"latent factors, k={k}, intercept", None, FULL, **known, neighbours=k, intercept=True)]
     efa = [papers(f"EFA, layers={n}", number, FULL, **known, layers=n) for n, number in LAYERS.items()]
     entries = (*_peers(0), *places, *efa, untuned(**QUESTION), best(**QUESTION, **BEST))
-    return Setting("cities", "no lag", split, ROLES, MSE, entries, aim=7.9, look=by_city, notes=notes.CITIES)
+    return Setting(
+        "cities", "no lag", split, ROLES, MSE, entries, aim=7.9, look=by_city, notes=notes.CITIES, block=week
+    )
 
 
 def _lag(lags: int) -> Setting:
@@ -70,7 +72,7 @@ def _lag(lags: int) -> Setting:
     question = {**QUESTION, "lags": lags}
     entries = (*_peers(lags), efa, untuned(**question), best(**question, **BEST))
     name = "one day of lag" if lags == 1 else "two days of lag"
-    told: dict[str, Any] = {"aim": 6.8 if lags == 1 else None, "look": by_city, "notes": notes.LAGS}
+    told: dict[str, Any] = {"aim": 6.8 if lags == 1 else None, "look": by_city, "notes": notes.LAGS, "block": week}
     return Setting("cities", name, partial(split, lags=lags), LAGGED, MSE, entries, **told)
 
 

@@ -75,6 +75,10 @@ INSTACART = (
     ITEM_COUNT,
     BATCHES,
 )
+WEEKS = (
+    "Days that follow each other are alike: standard errors are over weeks, which are few (15 of US cities' test days, "
+    "6 of the stations')."
+)
 CITIES = (
     "Fits of the paper's preset run all epochs and restore the best weights by validation, as in the paper: 2,000 "
     "full batches without lags, 200 epochs with.",
@@ -84,6 +88,7 @@ CITIES = (
     "variant with an intercept is ours.",
     "Ridge, lasso, the Gaussian conditional and EFA's defaults know each city by name; the paper's models know its "
     "place only.",
+    WEEKS,
 )
 LAGS = (
     "The paper draws 128 targets for a batch of the lagged models; here a batch is three days of 44 cities, 132 "
@@ -105,15 +110,17 @@ STARS = (
 STATIONS = (
     "NOAA stations are 110, with daily means of September 28 to October 31: 1990 and 1991 train, 1992 validates, 1993 "
     "tests. Latent factors have the paper's five nearest neighbours, and each station is centred by its own mean.",
+    WEEKS,
 )
 NEW_STATIONS = (
     "New stations: of the 110, sorted by number and drawn once, eleven a fold are never seen. Models are fitted to the "
     "others in 1990 to 1992 (refitted; 1990 and 1991 train only, 1992 validates), and predict each new station of 1993 "
-    "from the others of its day. Peers are chosen on the new stations' 1992, which no model is fitted to. Standard "
-    "errors are over days.",
+    "from the others of its day. Peers are chosen on the new stations' 1992, which no model is fitted to.",
+    WEEKS,
 )
 MISSING_CELLS = (
     "Missing cells: of US cities without lag, a share of each test day's cells is removed at random, once for each "
     "seed; each removed cell is predicted from what remains of its day. The fits are those of US cities, no lag, whose "
-    "training days are complete. Peers are chosen on validation days with as many gaps. Standard errors are over days.",
+    "training days are complete. Peers are chosen on validation days with as many gaps.",
+    WEEKS,
 )

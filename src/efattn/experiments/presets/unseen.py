@@ -15,7 +15,7 @@ from efattn import datasets, simple
 from efattn.experiments.presets import cities, notes
 from efattn.experiments.presets.beyond import STATIONS, VALUES
 from efattn.experiments.presets.shared import peer, untuned
-from efattn.experiments.settings import MSE, Setting, Split
+from efattn.experiments.settings import MSE, Setting, Split, week
 
 FOLDS, IN_A_FOLD = 10, 11
 RATES = (0.1, 0.3, 0.5)
@@ -93,7 +93,7 @@ def _stations() -> Setting:
         untuned("EFA, without item", without=("item",), **VALUES),
     )
     known: dict[str, Any] = {"moving": True, "splits": FOLDS, "scored": "scored", "cluster": "day", "seconds": 150.0}
-    known["check"] = partial(new_stations_in, year=1992)
+    known |= {"block": week, "check": partial(new_stations_in, year=1992)}
     name = "NOAA, new stations"
     return Setting("beyond", name, new_stations, STATIONS, MSE, entries, notes=notes.NEW_STATIONS, **known)
 
@@ -102,7 +102,7 @@ def _cities(rate: float) -> Setting:
     base = cities.SETTINGS[0]
     entries = tuple(entry for entry in base.entries if entry.preset in ("peer", "defaults"))
     known: dict[str, Any] = {"moving": True, "scored": "scored", "cluster": "day", "fits_of": base.title}
-    known["check"] = partial(missing_in_validation, rate=rate)
+    known |= {"block": week, "check": partial(missing_in_validation, rate=rate)}
     split: Callable[[int], Split] = partial(missing_cells, rate=rate)
     name = f"US cities, {100 * rate:.0f} % missing"
     return Setting("beyond", name, split, base.roles, MSE, entries, notes=notes.MISSING_CELLS, **known)
