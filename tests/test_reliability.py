@@ -74,6 +74,23 @@ def test_missing_values_are_left_out_and_nothing_at_all_is_an_error():
         reliability(law, np.full(50, np.nan))
 
 
+@pytest.mark.parametrize("name", ["others", "ordinal", "alone"])
+def test_evaluate_says_the_same(name):
+    model, table, roles = fitted(name)
+    told, laws = model.evaluate(table, rows="all"), model.predict_distribution(table)
+    for value in [roles["value"]] if isinstance(roles["value"], str) else roles["value"]:
+        mine = reliability(laws[value])
+        assert told.mean("crps", of=value) == pytest.approx(mine.crps.mean)
+        assert told.error("crps", of=value) == pytest.approx(mine.crps.error)
+        for one, other in zip(mine.coverage, told.reliability(value).coverage, strict=True):
+            assert one == pytest.approx(other)
+        if not laws[value].discrete.any():
+            np.testing.assert_allclose(np.sort(told.pit[value]), np.sort(mine.pit))
+        assert png(told.plot(of=value)).startswith(PNG)
+    with pytest.raises(DataError, match="no value column"):
+        told.reliability("nothing")
+
+
 @pytest.mark.parametrize("rows", [40, 3000])
 def test_it_becomes_a_picture(rows):
     figure = plots.reliability(reliability(observed(families.Gaussian(), rows=rows)))

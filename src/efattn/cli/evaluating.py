@@ -83,7 +83,11 @@ def evaluate(
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="FILE.png", help="Draw the mass of lists against their hits.", show_default=False),
+        typer.Option(
+            metavar="FILE.png",
+            help="Draw the mass of lists against their hits; of values, where they lie in their distributions.",
+            show_default=False,
+        ),
     ] = None,
     force: arguments.Force = False,
     json: arguments.Json = False,
@@ -99,8 +103,8 @@ def evaluate(
 
     Items are ranked among the whole catalogue: recall (the hit rate), NDCG and MRR of the item that came, at several
     lengths of the list; how much of the catalogue the lists cover and how novel they are; whether the mass of a list is
-    the share of its hits. Of values: log score, errors, and how often intervals hold what came. Standard errors are
-    over groups; an item that the model does not know counts as missed."""
+    the share of its hits. Of values: log score, CRPS, errors, and how often intervals hold what came. Standard errors
+    are over groups; an item that the model does not know counts as missed."""
     layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
     for path, suffixes in ((output, out.FORMATS), (items, out.FORMATS), (plot, (".png",))):
         out.check_output(path, force, suffixes)

@@ -13,11 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
 
 from efattn.data import Roles, Schema, Table
+from efattn.data.fingerprints import seen_by
 from efattn.errors import DataError, Note, named, option
 from efattn.estimators import companions, deciding, growing, members, new_items, saving, shares, telling
 from efattn.estimators import families as choosing
@@ -264,7 +266,10 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
                 callbacks=_list(callbacks),
                 before=before.history,
             )
-            return self._take(blueprint, *trained, companions=beside)
+            self._take(blueprint, *trained, companions=beside)
+            known = None if before.seen is None else np.union1d(before.seen, seen_by(groups, blueprint.held))
+            self.fitted_ = replace(self.fitted_, seen=known)
+            return self
 
     def save(self, path: str | Path) -> None:
         """One file, *.efattn, that predicts anywhere without the training data. What a finished fit left in its
@@ -375,6 +380,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             network=blueprint.network,
             frames=getattr(self, "_frames", "polars"),
             interrupted=interrupted,
+            seen=seen_by(groups, blueprint.held),
         )
         self.first_fits_ = (self.fitted_,)
         return self

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from efattn.data import Schema
@@ -12,6 +13,7 @@ from efattn.data.standardiser import Method, Standardiser
 from efattn.errors import DataError, Note
 from efattn.estimators.base import GroupEstimator
 from efattn.families import Product
+from efattn.inference import Calibration
 
 TIMES = ("instant", "number")
 KINDS = ("text", "integer", "unsigned", "boolean", "date", "datetime", "null")  # of names
@@ -128,6 +130,29 @@ def check_history(about: Mapping[str, Any], terms: Sequence[str], members: int) 
         raise DataError("its units are none of its terms'")
     if not isinstance(about.get("frames", "polars"), str):
         raise DataError("its kind of frame is none")
+
+
+def seen(tensor: Tensor | None) -> np.ndarray | None:
+    """Fingerprints of groups; older files have none."""
+    if tensor is None:
+        return None
+    if tensor.dtype != torch.int64 or tensor.dim() != 1:
+        raise DataError("the groups that it has seen are none")
+    return tensor.numpy()
+
+
+def calibration(saved: Any, schema: Schema) -> dict[str, Calibration]:
+    """By value column: knots from 0 to 1, rising."""
+    if not isinstance(saved, dict) or not set(saved) <= {*schema.roles.of("value")}:
+        raise DataError("its calibration is of none of its columns")
+    found = {name: Calibration.from_json(one) for name, one in saved.items()}
+    for one in found.values():
+        ends = [(x[0], x[-1]) == (0, 1) and (np.diff(x) > 0).all() for x in (one.own, one.adjusted) if x.ndim == 1]
+        if ends != [True, True] or one.own.shape != one.adjusted.shape:
+            raise DataError("its calibration does not rise from 0 to 1")
+        if not _count(one.rows, 1) or not _count(one.groups, 1):
+            raise DataError("its calibration is by no rows")
+    return found
 
 
 def share(given: Any) -> float:

@@ -87,6 +87,8 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         units=about.get("units", {}),
         network=network,
         frames=about.get("frames", "polars"),
+        seen=file_checks.seen(tensors.get("seen.groups")),
+        calibration=file_checks.calibration(about.get("calibration", {}), schema),
     )
     return estimator
 

@@ -14,6 +14,8 @@ from efattn.inference.evaluate import LENGTHS
 
 
 class Questions(ABC):
+    fitted_: Fitted
+
     @abstractmethod
     def _fitted(self) -> Fitted:
         """An error where there is none yet."""
@@ -56,6 +58,14 @@ class Questions(ABC):
         [i], [a:b] and [mask] give those of some rows. Of several value columns one by name: laws["tmax"]."""
         (answer,) = inference.predict_distribution(self._fitted(), [Table.read(table)], member=member)
         return answer
+
+    def calibrate(self, table: Any, *, seed: int = 0) -> Any:
+        """Adjust intervals and quantiles by rows of groups that neither fit nor refit has seen, so that they hold what
+        they promise; groups of the fit are refused. At which level of its own law a quantile is read off follows from
+        where values of these groups lie in theirs, corrected for their number. Means, densities and scores stay. It is
+        saved with the model; update and fit begin without it, and of one member nothing is adjusted."""
+        self.fitted_ = inference.calibrate(self._fitted(), [Table.read(table)], seed=seed)
+        return self
 
     def recommend(
         self,

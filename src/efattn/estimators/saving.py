@@ -1,7 +1,7 @@
 """A fitted model as one file.
 
-JSON: estimator, parameters, schema, families, history, companions
-tensors: model.*, member.1.*, ..., schema.*, companion.<term>.<number>.*
+JSON: estimator, parameters, schema, families, history, companions, calibration
+tensors: model.*, member.1.*, ..., schema.*, companion.<term>.<number>.*, seen.groups
 """
 
 import contextlib
@@ -46,11 +46,14 @@ def save(fitted: Fitted, path: str | Path) -> None:
         "members": len(fitted.members),
         "companions": {name: [_about(one) for one in several] for name, several in fitted.companions.items()},
         "offsets": _offsets(fitted),
+        "calibration": {name: one.to_json() for name, one in fitted.calibration.items()},
     }
     tensors = {
         f"{prefix(k)}{name}": x for k, model in enumerate(fitted.members) for name, x in model.state_dict().items()
     }
     tensors |= {f"schema.{name}": torch.from_numpy(x) for name, x in fitted.schema.arrays().items()}
+    if fitted.seen is not None:
+        tensors["seen.groups"] = torch.from_numpy(fitted.seen)
     for term, several in fitted.companions.items():
         for k, one in enumerate(several):
             start = companion_prefix(fitted.names.index(term), k)

@@ -6,6 +6,8 @@ similar, embeddings, attention, summary        of the model itself
 """
 
 from efattn.inference.attention import AttentionWeights, attention
+from efattn.inference.calibrate import calibrate
+from efattn.inference.calibration import Calibration
 from efattn.inference.distribution import Distribution
 from efattn.inference.evaluate import evaluate
 from efattn.inference.evaluation import Evaluation
@@ -21,6 +23,7 @@ from efattn.inference.tables import announce
 
 __all__ = [
     "AttentionWeights",
+    "Calibration",
     "Companion",
     "Distribution",
     "Distributions",
@@ -30,6 +33,7 @@ __all__ = [
     "Reliability",
     "announce",
     "attention",
+    "calibrate",
     "embeddings",
     "evaluate",
     "log_likelihood",

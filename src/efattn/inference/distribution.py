@@ -17,6 +17,7 @@ from torch import Tensor
 
 from efattn.data import Vocabulary
 from efattn.errors import DataError, named
+from efattn.inference.calibration import Calibration
 from efattn.inference.crps import crps
 from efattn.inference.laws import Laws
 
@@ -35,7 +36,9 @@ class Distribution:
 
     x is one number, one per row, or a (1, n) or (row, n) array; answers are arrays, one entry or line a row. Scores are
     of the table's own values unless others are passed, and NaN where there are none. Rows are each on their own: draws
-    of two rows are not joint. A law of whole numbers has probabilities where others have densities.
+    of two rows are not joint. A law of whole numbers has probabilities where others have densities. Of a model that was
+    calibrated, quantiles, intervals, cdf, events and pit are adjusted; mean, sd, densities, draws, log score and CRPS
+    are those of the model's own law, which `own` has whole.
 
     observed: the table's own values, NaN where missing; scored: which rows count in a score; group: the number of each
     row's group; item: of its item, in `items`."""
@@ -49,6 +52,7 @@ class Distribution:
     group: np.ndarray
     item: np.ndarray | None = None
     items: Vocabulary | None = None
+    calibration: Calibration | None = None
 
     def __len__(self) -> int:
         return len(self.centre)
@@ -106,7 +110,8 @@ class Distribution:
         """The smallest y with a probability of at least q to be there or below: (row,) for one q, (row, n) for n."""
         if isinstance(q, float | Real):
             return self.quantiles([q])[:, 0]
-        levels = torch.tensor([probability("q", one) for one in q], dtype=torch.float64)
+        asked = np.array([probability("q", one) for one in q], np.float64)
+        levels = torch.from_numpy(asked if self.calibration is None else self.calibration.level(asked))
         found = np.zeros((len(self), len(levels)))
         for rows, laws in self.laws:
             found[rows] = laws.quantiles(levels).numpy()
@@ -122,7 +127,7 @@ class Distribution:
 
     def cdf(self, x: Any) -> np.ndarray:
         """P(y <= x)"""
-        return self._at(Laws.cdf, x)
+        return self._adjusted(self._at(Laws.cdf, x))
 
     def log_pdf(self, x: Any) -> np.ndarray:
         """The log-density, of whole numbers the log-probability; minus infinity where y cannot be."""
@@ -156,11 +161,11 @@ class Distribution:
         if above is not None:
             return 1 - self.cdf(above)
         if below is not None:
-            return self._at(Laws.below, below)
+            return self._adjusted(self._at(Laws.below, below))
         if not isinstance(between, Sequence | np.ndarray) or len(between) != 2:
             raise DataError(f"{named('between')} is two numbers, or two columns of them; found {between!r}.")
         low, high = between
-        return np.maximum(self.cdf(high) - self._at(Laws.below, low), 0.0)
+        return np.maximum(self.cdf(high) - self._adjusted(self._at(Laws.below, low)), 0.0)
 
     def sample(self, n: int = 1, seed: int = 0) -> np.ndarray:
         """(row, n): draws of each row's own law, independent of those of other rows."""
@@ -187,13 +192,21 @@ class Distribution:
         """P(Y <= y) of each row, which is uniform if the laws are right; of whole numbers a draw between P(Y < y) and
         P(Y <= y), which is uniform, too."""
         values = self._values(y)
-        high = self.cdf(values)
+        high = self._adjusted(self._at(Laws.cdf, values))
         if not self.discrete.any():
             return high
-        low = self._at(Laws.below, values)
+        low = self._adjusted(self._at(Laws.below, values))
         return np.where(self.discrete, low + np.random.default_rng(seed).random(len(self)) * (high - low), high)
 
     # ---- inside
+
+    @property
+    def own(self) -> "Distribution":
+        """The model's own laws, before any calibration."""
+        return replace(self, calibration=None)
+
+    def _adjusted(self, p: np.ndarray) -> np.ndarray:
+        return p if self.calibration is None else np.asarray(self.calibration.probability(p))
 
     def _values(self, y: Any) -> np.ndarray:
         values = self.observed if y is None else np.asarray(y, np.float64)

@@ -182,6 +182,7 @@ class _Question:
             about |= {"ties": int((whole.tied[asked] > 0).sum()), "repeats": int((whole.again & known).sum())}
             whole = whole._replace(entries=whole.entries | self._novelty(whole))
             bins = _bins(self.of_items, whole, self.lengths)
+        pits = {of: whole.entries.pop((of, what, k)) for of, what, k in list(whole.entries) if what == "pit"}
         for metric, x in whole.entries.items():
             lines.append(_line(metric, "all", x, whole))
         if self.of_items:
@@ -193,7 +194,7 @@ class _Question:
                     if metric[0] == self.of_items and mine.any() and metric[1] != "novelty"
                 ]
         by_item = None if self.fitted.schema.vocabulary is None else self._by_item(whole)
-        return Evaluation(about, lines, bins, self._by_group(whole), by_item, kind)
+        return Evaluation(about, lines, bins, self._by_group(whole), by_item, kind, pits)
 
     def _novelty(self, whole: _Piece) -> Entries:
         """Of the listed items -log2 of their share of the rows that are context, or of all where there is none."""

@@ -15,6 +15,7 @@ import numpy as np
 
 from efattn.errors import DataError, counted
 from efattn.inference import frames
+from efattn.inference.reliability import Coverage, Mean, Reliability
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -51,7 +52,7 @@ class Bin(NamedTuple):
 class Evaluation:
     """about: how many rows and groups were predicted and which, how many items were unknown, tied or repeated; lines:
     every mean; bins: mass of the lists against hits; groups, items: the same by group and, of values, by item, as
-    polars frames."""
+    polars frames; pit: by value column, where each value lies in its law, (row,), NaN where there is none."""
 
     about: Mapping[str, Any]
     lines: Sequence[Line]
@@ -59,6 +60,7 @@ class Evaluation:
     by_group: Any
     by_item: Any
     kind: str = field(default="polars")
+    pit: Mapping[str, np.ndarray] = field(default_factory=dict)
 
     @property
     def table(self) -> Any:
@@ -91,11 +93,30 @@ class Evaluation:
         known = ", ".join(dict.fromkeys(x.metric if x.k is None else f"{x.metric} at {x.k:g}" for x in self.lines))
         raise DataError(f"There is no {metric!r} at {k} of these rows here; there are {known}.", option="k")
 
-    def plot(self, k: int | None = None) -> "Figure":
-        """The mass of lists of k items against how often they held the item that came."""
-        from efattn.plots import list_mass
+    def plot(self, k: int | None = None, *, of: str | None = None) -> "Figure":
+        """The mass of lists of k items against how often they held the item that came; of a value column, or where
+        there are no lists, where values lie in their laws and how often intervals hold them."""
+        from efattn.plots import list_mass, reliability
 
-        return list_mass(self, k)
+        if of is None and (self.bins or not self.pit):
+            return list_mass(self, k)
+        return reliability(self.reliability(of))
+
+    def reliability(self, of: str | None = None) -> Reliability:
+        """How far the distributions of a value column can be trusted; by default of the first."""
+        name = next(iter(self.pit), None) if of is None else of
+        if name is None or name not in self.pit:
+            raise DataError(f"There is no value column {of!r} here; there are {', '.join(self.pit) or 'none'}.")
+        mine = {(line.metric, line.k): line for line in self.lines if line.part == "all" and line.of == name}
+        coverage = []
+        for (metric, level), line in mine.items():
+            if metric == "inside" and level is not None and line.mean is not None:
+                promised = mine.get(("promised", level))
+                coverage.append(Coverage(level, (promised and promised.mean) or level, line.mean, line.error))
+        pit, crps = self.pit[name][~np.isnan(self.pit[name])], mine["crps", None]
+        return Reliability(
+            name, len(pit), self.about["groups"], Mean(crps.mean or 0.0, crps.error), tuple(coverage), pit
+        )
 
     def to_json(self) -> dict[str, Any]:
         lines = [{name: x for name, x in line._asdict().items() if x is not None} for line in self.lines]

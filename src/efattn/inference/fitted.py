@@ -11,12 +11,14 @@ from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, NamedTuple, final
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups, Schema, Vocabulary
 from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
+from efattn.inference.calibration import Calibration
 from efattn.models import Conditionals, Model, Scores, Term
 from efattn.simple import Recipe
 from efattn.training.memory import lacking
@@ -70,7 +72,8 @@ class Fitted:
     """estimator, parameters: what made it; family: of the value columns, in the table's units; support: "all" or
     "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term,
     the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; network: by
-    kind of term, the sizes that were left open; frames: the kind of frame that it was fitted to."""
+    kind of term, the sizes that were left open; frames: the kind of frame that it was fitted to; seen: fingerprints of
+    the groups of its fit, None in older files; calibration: by value column, of quantiles and intervals."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -88,6 +91,8 @@ class Fitted:
     network: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     frames: str = "polars"
     interrupted: bool = False
+    seen: np.ndarray | None = None
+    calibration: Mapping[str, Calibration] = field(default_factory=dict)
     device: torch.device | str = "cpu"
 
     @property

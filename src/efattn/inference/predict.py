@@ -6,6 +6,7 @@ items    <item>_mode and its probability, where there are no values
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from numbers import Real
 from types import MappingProxyType
 from typing import Any
@@ -49,7 +50,8 @@ def predict(
         if kind == "item":
             columns = most_probable(fitted, parts, groups, len(table))
         else:
-            columns = expected(fitted, parts, groups, len(table), interval, levels)
+            mine = fitted if member is None else replace(fitted, calibration={})  # which is of the mixture
+            columns = expected(mine, parts, groups, len(table), interval, levels)
         yield frames.beside(table, columns)
 
 
@@ -113,7 +115,8 @@ def expected(
         item = None if batch.item is None else batch.item[:, : batch.length].numpy()
         answers = {"mean": mixture.mean(family, members, shares)}
         answers["sd"] = mixture.variance(family, members, shares).sqrt()
-        answers |= {kind: mixture.quantile(family, members, shares, p) for kind, p in ends.items()}
+        for kind, p in ends.items():
+            answers[kind] = mixture.quantile(family, members, shares, _adjusted(fitted, names, p, answers["mean"]))
         for kind, values in answers.items():
             plain = in_units(fitted, values.numpy(), item, spread=kind == "sd")
             for c, name in enumerate(names):
@@ -123,6 +126,14 @@ def expected(
         told = np.ones(rows, bool) if name in means else ~np.isnan(column)  # of some items alone there are levels
         refuse_infinite(column, told, groups, f"prediction {name!r}", names[0])
     return columns
+
+
+def _adjusted(fitted: Fitted, names: Sequence[str], p: float, like: Tensor) -> float | Tensor:
+    """The level at which a quantile is read off: p itself, or of each column (..., columns) where it is calibrated."""
+    if not fitted.calibration:
+        return p
+    found = [fitted.calibration[name].level(p) if name in fitted.calibration else p for name in names]
+    return torch.tensor(found, dtype=torch.float64).expand_as(like)
 
 
 def _put_levels(

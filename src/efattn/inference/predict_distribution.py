@@ -1,6 +1,8 @@
 """A law for each row and value column, from the row's context, never from itself: what `predict` tells, whole."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
 from typing import final
 
 import numpy as np
@@ -10,11 +12,14 @@ from torch import Tensor
 from efattn.data import Groups, Table
 from efattn.families import Family, PerItem, Product
 from efattn.inference import mixture
+from efattn.inference.calibration import Calibration
 from efattn.inference.distribution import Distribution
 from efattn.inference.fitted import Fitted, Part
 from efattn.inference.laws import Laws
 from efattn.inference.score import refuse_infinite
 from efattn.inference.tables import Tell, announce, encoded
+
+NONE: Mapping[str, Calibration] = MappingProxyType({})
 
 
 @final
@@ -45,12 +50,18 @@ def predict_distribution(
     parts = fitted.parts_of("value", "give distributions of values", member)
     parts = tuple(part for part in parts if part.share or part.new)
     for table, groups in encoded(fitted, tables, tell, items=False):
-        laws = distributions(fitted, parts, groups, len(table))
+        laws = distributions(fitted, parts, groups, len(table), fitted.calibration if member is None else NONE)
         yield next(iter(laws.values())) if len(laws) == 1 else Distributions(laws)
 
 
 @torch.no_grad()
-def distributions(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int) -> dict[str, Distribution]:
+def distributions(
+    fitted: Fitted,
+    parts: Sequence[Part],
+    groups: Groups,
+    rows: int,
+    calibration: Mapping[str, Calibration] = NONE,
+) -> dict[str, Distribution]:
     """For each value column. groups: in the table's units; rows: of the table."""
     family, schema, every = parts[0].model.family, fitted.schema, groups.every
     assert isinstance(family, Product)
@@ -71,7 +82,8 @@ def distributions(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: i
         observed, scored = _observed(family, groups, item, c, rows)
         laws = tuple(_laws([family.column(f, c) for f in outputs], shares))
         units = np.ascontiguousarray(centre[:, c]), np.ascontiguousarray(scale[:, c])
-        found[name] = Distribution(name, laws, *units, observed, scored, group, item, schema.vocabulary)
+        law = Distribution(name, laws, *units, observed, scored, group, item, schema.vocabulary)
+        found[name] = replace(law, calibration=calibration.get(name))
         refuse_infinite(found[name].mean + found[name].sd, np.ones(rows, bool), groups, f"prediction of {name!r}", name)
     return found
 

@@ -47,15 +47,16 @@ class Reliability:
     column: str
     rows: int
     groups: int
-    log_score: Mean
     crps: Mean
     coverage: tuple[Coverage, ...]
     pit: np.ndarray
+    log_score: Mean | None = None
     by_item: Any = None
 
     def __str__(self) -> str:
         lines = [f"{self.column}: {counted(self.rows, 'row')} in {counted(self.groups, 'group')}."]
-        lines.append(f"  log score {_words(self.log_score, 4)} nats, CRPS {_words(self.crps, 4)}")
+        lines.append(f"  CRPS {_words(self.crps, 4)}")
+        lines += [] if self.log_score is None else [f"  log score {_words(self.log_score, 4)} nats"]
         for one in self.coverage:
             promised = "" if abs(one.promised - one.level) < 5e-4 else f" where {one.promised:.1%} were promised"
             error = "" if one.error is None else f" ± {one.error:.1%}"
@@ -65,7 +66,8 @@ class Reliability:
     def to_json(self) -> dict[str, Any]:
         """Without the rows' own."""
         told = {name: x for name, x in asdict(self).items() if name not in ("pit", "by_item")}
-        told |= {"log_score": self.log_score._asdict(), "crps": self.crps._asdict()}
+        told |= {"crps": self.crps._asdict()}
+        told["log_score"] = None if self.log_score is None else self.log_score._asdict()
         return told | {"coverage": [one._asdict() for one in self.coverage]}
 
 
@@ -86,10 +88,10 @@ def reliability(law: Distribution, y: Any = None, *, levels: Sequence[float] = L
         law.column,
         len(mine),
         len(np.unique(mine.group)),
-        clustered(mine.log_score(values), mine.group),
         clustered(entries["crps"], mine.group),
         tuple(coverage),
         entries["pit"],
+        clustered(mine.log_score(values), mine.group),
         _by_item(mine, entries),
     )
 

@@ -24,6 +24,9 @@ def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
         ways = zip(schema.roles.of("value"), schema.standardiser.methods, strict=True)
         inside = ", ".join(f"{name} ({how})" for name, how in ways if how != "none")
         lines += [f"Standardised inside: {inside}."] if inside else []
+    for name, one in fitted.calibration.items():
+        by = f"{counted(one.rows, 'row')} in {counted(one.groups, 'group')}"
+        lines.append(f"Intervals and quantiles of {name} are calibrated by {by} that it was not fitted to.")
     if schema.lags:
         lines.append(f"Sees {schema.lags} earlier time step{'s' if schema.lags > 1 else ''}.")
     return "\n".join([*lines, *(f"Note: {show(note)}" for note in fitted.notes)])
@@ -93,5 +96,6 @@ def as_data(fitted: Fitted) -> dict[str, Any]:
         }
     about = {"estimator": fitted.estimator, "context": fitted.context, **fitted.sizes}
     about |= {"items": len(fitted.schema.vocabulary or ()), "members": len(fitted.members)}
+    about["calibration"] = {name: {"rows": x.rows, "groups": x.groups} for name, x in fitted.calibration.items()}
     about |= {"columns": fitted.schema.roles.to_json(), "lags": fitted.schema.lags, "terms": terms}
     return about | {"notes": [note.to_json() for note in fitted.notes], "summary": summary(fitted)}

@@ -2,62 +2,41 @@
 
 log_score    log p of all value columns of a row that are observed
 mse, mae     (y - mean)^2, |y - median|
-inside       at 0.5, 0.8, 0.9: whether y lies in the middle interval that should hold it so often; of whole numbers it
-             should more often
+crps         the continuous ranked probability score
+inside       at 0.5, 0.8, 0.9, 0.95: whether y lies in the middle interval that should hold it so often; of whole
+             numbers it should as often as `promised`
+pit          P(Y <= y), uniform if the laws are right
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
-import torch
 
 from efattn.data import Groups
-from efattn.families import Product
-from efattn.inference import mixture
 from efattn.inference.fitted import Fitted
-from efattn.inference.predict import in_units
-from efattn.inference.score import put, term_scores
+from efattn.inference.predict_distribution import distributions
+from efattn.inference.reliability import LEVELS, row_errors
+from efattn.inference.score import term_scores
 
-INTERVALS = (0.5, 0.8, 0.9)
 
-
-@torch.no_grad()
 def value_errors(
     fitted: Fitted, groups: Groups, rows: int, member: int | None = None
 ) -> dict[tuple[str, str, float | None], np.ndarray]:
     """By (column, metric, interval): (row,) in the order of the groups, NaN where nothing is observed. groups: in the
     table's units; rows: of the table."""
-    names, every = fitted.schema.roles.of("value"), groups.every
-    assert every.value is not None
+    order = groups.every.row
     term = next(name for name in fitted.names if not fitted.members[0][name].of_items)
     scores = term_scores(fitted, term, groups, rows, member)
-    log_score = np.where(scores.scored, scores.values, np.nan)[every.row]
+    log_score = np.where(scores.scored, scores.values, np.nan)
     found: dict[tuple[str, str, float | None], np.ndarray] = {(term, "log_score", None): log_score}
-    told = _told(fitted, groups, rows, member)
-    for c, name in enumerate(names):
-        y, mine = every.value[:, c], {key: x[every.row, c] for key, x in told.items()}
-        found[name, "mse", None] = (y - mine["mean"]) ** 2
-        found[name, "mae", None] = np.abs(y - mine[0.5])
-        for p in INTERVALS:
-            inside = (mine[(1 - p) / 2] <= y) & (y <= mine[(1 + p) / 2])
-            found[name, "inside", p] = np.where(np.isnan(y), np.nan, inside)
-    return {key: np.where(np.isnan(log_score), np.nan, x) for key, x in found.items()}
-
-
-def _told(fitted: Fitted, groups: Groups, rows: int, member: int | None) -> Mapping[Any, np.ndarray]:
-    """(row, column), in the order of the table: "mean", and every quantile that is needed, by its probability."""
     parts = fitted.parts_of("value", "be evaluated", member)
-    family = parts[0].model.family
-    assert isinstance(family, Product)
-    levels = sorted({0.5, *((1 + sign * p) / 2 for p in INTERVALS for sign in (-1, 1))})
-    found = {key: np.full((rows, family.columns), np.nan) for key in ("mean", *levels)}
-    for batch in fitted.batches(fitted.schema.standardise(groups), parts[0].model):
-        members, shares = [part.outputs(batch).double() for part in parts], mixture.shares(parts, batch)
-        item = None if batch.item is None else batch.item[:, : batch.length].numpy()
-        answers: dict[Any, Any] = {"mean": mixture.mean(family, members, shares)}
-        answers |= {level: mixture.quantile(family, members, shares, level) for level in levels}
-        for key, values in answers.items():
-            plain = in_units(fitted, values.numpy(), item, spread=False)
-            put(found[key], batch, torch.from_numpy(np.ascontiguousarray(plain)))
-    return found
+    for name, law in distributions(fitted, parts, groups, rows, fitted.calibration if member is None else {}).items():
+        y = np.where(np.isnan(log_score), np.nan, law.observed)
+        entries = row_errors(law, y)
+        found[name, "mse", None] = (y - law.mean) ** 2
+        found[name, "mae", None] = np.abs(y - law.median)
+        found[name, "crps", None] = entries["crps"]
+        for p in LEVELS:
+            found[name, "inside", p] = entries[f"inside_{100 * p:.12g}"]
+            if law.discrete.any():
+                found[name, "promised", p] = entries[f"promised_{100 * p:.12g}"]
+        found[name, "pit", None] = entries["pit"]
+    return {metric: x[order] for metric, x in found.items()}

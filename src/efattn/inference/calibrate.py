@@ -1,0 +1,65 @@
+"""Intervals and quantiles that hold what they promise, by groups that neither fit nor refit has seen.
+
+Means, densities and scores stay as they were: what changes is at which level of its own law a quantile is read off.
+"""
+
+from collections.abc import Iterable
+from dataclasses import replace
+
+import numpy as np
+
+from efattn.data import Groups, Table
+from efattn.data.fingerprints import fingerprints
+from efattn.errors import DataError, Note
+from efattn.inference.calibration import Calibration
+from efattn.inference.fitted import Fitted
+from efattn.inference.predict_distribution import distributions
+from efattn.inference.tables import Tell, announce, encoded
+
+FEWEST, ENOUGH = 5, 19  # groups; those with which a 90 % interval has an end of its own on both sides
+
+
+def calibrate(fitted: Fitted, tables: Iterable[Table], *, seed: int = 0, tell: Tell = announce) -> Fitted:
+    """The same model with adjusted levels for each value column. seed: of the draws by which whole numbers get a place
+    within their probability."""
+    plain, first = replace(fitted, calibration={}), 0
+    parts = plain.parts_of("value", "be calibrated")
+    found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in fitted.schema.roles.of("value")}
+    for table, groups in encoded(fitted, tables, tell, need=("value",), items=False):
+        _refuse_seen(fitted, groups)
+        for name, law in distributions(plain, parts, groups, len(table)).items():
+            mine = law[law.scored]
+            found[name].append((mine.pit(seed=seed), mine.group + first))
+        first += len(groups)
+    calibration = {}
+    for name, pieces in found.items():
+        pit, group = (np.concatenate([piece[k] for piece in pieces] or [np.zeros(0)]) for k in (0, 1))
+        calibration[name] = _fitted(name, pit, group, tell)
+    return replace(fitted, calibration=calibration)
+
+
+def _fitted(name: str, pit: np.ndarray, group: np.ndarray, tell: Tell) -> Calibration:
+    count = len(np.unique(group))
+    if count < FEWEST:
+        raise DataError(
+            f"Calibrating {name!r} takes at least {FEWEST} groups with values; found {count}. Rows of one group say "
+            "little about another.",
+            column=name,
+        )
+    if count < ENOUGH:
+        said = f"{name!r} is calibrated by {count} groups only: wide intervals still end where the model says."
+        tell(Note("few groups", said, column=name))
+    return Calibration.fit(pit, group)
+
+
+def _refuse_seen(fitted: Fitted, groups: Groups) -> None:
+    if fitted.seen is None:
+        raise DataError("This file does not say which groups its model was fitted to: fit again, and calibrate that.")
+    known = np.isin(fingerprints(groups), fitted.seen)
+    if known.any():
+        number = int(groups.numbers[np.flatnonzero(known)[0]])
+        which = groups.group_label(number) or "the one group of this table"
+        raise DataError(
+            f"{int(known.sum()):,} of {len(groups):,} groups were there when this model was fitted, {which} first: "
+            "calibrate with groups that it has not seen. If they are others of the same names, rename them."
+        )

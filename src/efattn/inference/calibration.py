@@ -1,0 +1,59 @@
+"""A monotone map of probability levels, learnt from groups that a model has not seen.
+
+    F*(y) = G(F(y)),     G(u_(i)) = (m c_i + 1/2) / (m + 1)
+
+u_(i): the sorted places P(Y <= y) of n calibration rows in their laws, c_i = (i - 1/2) / n, m: their groups. In
+between G is a line; below the first and above the last place it goes straight to 0 and 1, so that there the model's own
+law is kept. Rows of one group are one group's evidence: 1 / (m + 1) of the probability lies outside all places, as for
+one more group. With a row a group it is split conformal prediction: whatever the laws are, intervals that leave out a
+multiple of 2 / (m + 1) hold on average exactly what they promise.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, final
+
+import numpy as np
+
+KNOTS = 512  # places that are kept; of more, as many in equal steps of G
+
+
+@final
+@dataclass(frozen=True, eq=False)
+class Calibration:
+    """Of one value column. own, adjusted: (knot,), rising from 0 to 1: the model's level, and what it turned out to be;
+    rows, groups: that it was learnt from."""
+
+    own: np.ndarray
+    adjusted: np.ndarray
+    rows: int
+    groups: int
+
+    @classmethod
+    def fit(cls, pit: np.ndarray, group: np.ndarray) -> "Calibration":
+        """pit, group: (row,)."""
+        m, n = len(np.unique(group)), len(pit)
+        places, g = np.sort(np.clip(pit, 0.0, 1.0)), (m * (np.arange(n) + 0.5) / n + 0.5) / (m + 1)
+        if n > KNOTS:
+            steps = np.linspace(g[0], g[-1], KNOTS)
+            places, g = np.interp(steps, g, places), steps
+        inside = (places > 0) & (places < 1)
+        own, adjusted = np.r_[0.0, places[inside], 1.0], np.r_[0.0, g[inside], 1.0]
+        last = np.r_[own[1:] > own[:-1], True]  # of equal places the last: G jumps there
+        return cls(own[last], adjusted[last], n, m)
+
+    def level(self, p: Any) -> Any:
+        """The model's level at which the adjusted law has p."""
+        return np.interp(p, self.adjusted, self.own)
+
+    def probability(self, u: Any) -> Any:
+        """What the model's probability u of a value or less turned out to be."""
+        return np.interp(u, self.own, self.adjusted)
+
+    def to_json(self) -> dict[str, Any]:
+        return {"own": self.own.tolist(), "adjusted": self.adjusted.tolist(), "rows": self.rows, "groups": self.groups}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any]) -> "Calibration":
+        own, adjusted = (np.array(saved[name], np.float64) for name in ("own", "adjusted"))
+        return cls(own, adjusted, saved["rows"], saved["groups"])
