@@ -1,4 +1,4 @@
-"""EASE and item neighbours: what each item adds is its definition, and scores become probabilities by likelihood."""
+"""EASE, neighbours, longer chains: what an item adds is its definition; scores become probabilities by likelihood."""
 
 from dataclasses import replace
 
@@ -184,11 +184,42 @@ def test_it_is_kept_in_a_file_and_is_a_companion(recipe, tmp_path):
         assert efattn.load(tmp_path / f"{name}.efattn").recommend(frame, 3).equals(model.recommend(frame, 3))
 
 
+def test_a_chain_over_the_last_few_rows_is_a_mixture_of_what_follows_each():
+    frame = table(80, repeats=True)
+    schema, groups = encoded(frame)
+    size = len(schema.vocabulary)
+    model = built(simple.MarkovChain(strength=2.0, last=3, decay=0.6), size, support="all")
+    model.fit(groups)
+    item, step = groups.item, np.zeros((size + 2, size))
+    popular = (np.bincount(item, minlength=size) + 0.5) / (len(item) + 0.5 * size)
+    for i in range(len(item)):
+        start = groups.offsets[groups.group[i]]
+        if i == start:
+            step[size + 1, item[i]] += 1
+        for back in range(1, min(i - start, 3) + 1):
+            step[item[i - back], item[i]] += 0.6 ** (back - 1)
+    step = (step + 2 * popular) / (step.sum(1, keepdims=True) + 2)
+    batch = Batch.of([{"item": [0, 1, size, 2, 1]}, {"item": [3, 4]}])
+    p = model.raw_outputs(batch, every(batch)).exp().numpy()
+    for g, row in enumerate([[0, 1, size, 2, 1], [3, 4]]):
+        for i in range(len(row)):
+            weights = {i - back: 0.6 ** (back - 1) for back in range(1, min(i, 3) + 1)}
+            mixed = sum(w * step[row[j]] for j, w in weights.items())
+            wanted = mixed / sum(weights.values()) if weights else step[size + 1]
+            np.testing.assert_allclose(p[g, i], wanted, rtol=1e-5)
+    chosen = built(simple.MarkovChain(last=3), size, support="all")
+    chosen.fit(groups)
+    assert set(chosen.chosen_options()) == {"strength", "decay"}
+    assert set(built(simple.MarkovChain(), size).chosen_options()) == {"strength"}
+
+
 @pytest.mark.parametrize(
     "options", [{"penalty": 0}, {"decay": 2.0}, {"decay": 0}, {"power": -1}, {"sharpness": "much"}]
 )
 def test_what_cannot_be_is_refused(options):
     with pytest.raises(DataError, match=next(iter(options))):
         built(simple.EASE(**options), 5)
+    with pytest.raises(DataError, match="a number of rows"):
+        built(simple.MarkovChain(last=0), 5)
     with pytest.raises(DataError, match="at most"):
         simple.EASE().build(Setting(Categorical(20_000), 20_000))
