@@ -91,7 +91,11 @@ def test_neighbours_are_shrunk_cosines():
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda x: type(x).__name__)
 @pytest.mark.parametrize("context", ["past", "others"])
 @pytest.mark.parametrize("support", ["all", "distinct"])
-def test_outputs_are_a_literal_loop_over_rows_of_the_context(recipe, context, support, monkeypatch):
+@pytest.mark.parametrize("largest", [None, 3])
+def test_outputs_are_a_literal_loop_over_rows_of_the_context(recipe, context, support, largest, monkeypatch):
+    if largest is not None:
+        monkeypatch.setattr(neighbours, "FULL", 4)
+        monkeypatch.setattr(neighbours, "LARGEST", largest)
     frame = table(repeats=support == "all")
     schema, groups = encoded(frame)
     size = len(schema.vocabulary)

@@ -31,7 +31,7 @@ from efattn.simple.items import shares
 FULL, LARGEST = 2048, 256  # up to so many items, each adds to all; of more, to so many
 MOST = 15_000  # items of a matrix that is inverted
 POPULAR = 1500  # items that a penalty is chosen on
-CELLS, SAMPLE = 2**22, 2**24  # rows times items that are formed at a time, and that weights are chosen by
+CELLS, SAMPLE, ROWS = 2**22, 2**24, 4000  # numbers that are formed at a time; to choose by: rows times items, rows
 PAIRS = 2**24  # of rows of a group, at a time
 DECAYS, POWERS = (1.0, 0.9, 0.7, 0.5, 0.3), (0.5, 0.0, 1.0)
 STEPS, SURE = 30, 1e-7  # of Newton; nats a row that are no gain
@@ -141,7 +141,7 @@ class AddedScores(DirectlyFitted):
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         asked, tick = self.options, tick or (lambda done, of: None)
         train, check = tuning_parts(groups, held, of_items=True)
-        rows = contexts(check, self.family.size, self.context, max(SAMPLE // self.family.size, 1))
+        rows = contexts(check, self.family.size, self.context, min(max(SAMPLE // self.family.size, 1), ROWS))
         counts = counted(train, self.family.size)
         penalty = self._penalty(train, check, tick) if asked.penalty is None else float(asked.penalty)
         self._learn(train, counts, penalty)
@@ -169,7 +169,7 @@ class AddedScores(DirectlyFitted):
         few = Counts(number[counts.one], number[counts.two], counts.both, counts.each[kept])
         there = (few.one < len(kept)) & (few.two < len(kept))
         few = Counts(few.one[there], few.two[there], few.both[there], few.each)
-        rows = contexts(check, items, self.context, max(SAMPLE // len(kept), 1))
+        rows = contexts(check, items, self.context, min(max(SAMPLE // len(kept), 1), ROWS))
         rows = Contexts(*(torch.as_tensor(number)[x] if k != 1 else x for k, x in enumerate(rows)))
         known = rows.target < len(kept)
         rows, scores = Contexts(*(x[known] for x in rows)), {}
@@ -222,10 +222,10 @@ class AddedScores(DirectlyFitted):
         if not len(rows.target):
             return [float(x) if x is not None else start for x, start in zip(given, (0.0, 1.0, 0.0), strict=True)], 0.0
         weight = (rows.item < size) * decay ** (rows.far - 1).clamp_min(0).double()
-        s, r = added(to, amount, rows.item, weight[:, None], power)
+        s, r = (x.double() for x in added(to, amount, rows.item, weight, power))
         there = torch.zeros(len(s), size + 1, dtype=torch.bool).scatter_(1, rows.item.clamp_max(size), True)[:, :size]
         out = there if self.support == "distinct" else torch.zeros((), dtype=torch.bool)
-        features = [s[:, 0], share.double().expand(len(s), -1), r[:, 0]]
+        features = [s, share.double().expand(len(s), -1), r]
         return newton(features, rows.target, out, given)
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
@@ -237,10 +237,10 @@ class AddedScores(DirectlyFitted):
         gap = slots[..., None] - column  # (batch, target, context)
         may = (gap > 0 if self.context == "past" else gap != 0) & (batch.exists[:, :n] & (item < size))[:, None]
         weight = may * (decay ** (gap - 1).clamp_min(0).double() if self.context == "past" else 1.0)
-        s, r = added(self.get_buffer("added_to"), self.get_buffer("amount"), item, weight, power)
-        f = popularity * self.get_buffer("log_share").double() + sharpness * s
-        f = f + again * r if self.support == "all" else f
-        return f.to(self.get_buffer("log_share").dtype)
+        items = item[:, None].expand(weight.shape).reshape(-1, n)
+        s, r = added(self.get_buffer("added_to"), self.get_buffer("amount"), items, weight.reshape(-1, n), power)
+        f = popularity * self.get_buffer("log_share") + sharpness * s
+        return (f + again * r if self.support == "all" else f).reshape(*slots.shape, size)
 
 
 @final
@@ -275,22 +275,17 @@ class Cosines(AddedScores):
 
 
 def added(to: Tensor, amount: Tensor, item: Tensor, weight: Tensor, power: float) -> tuple[Tensor, Tensor]:
-    """s, r (group, target, item), float64: item (group, context), weight (group, target, context), 0 where an item is
-    none."""
-    size, context = len(to), item.shape[1]
-    parts = list[tuple[Tensor, Tensor]]()
-    known = item.clamp_max(size - 1)
-    weight = weight / weight.sum(-1, keepdim=True).clamp_min(1e-12) ** power
-    step = max(CELLS // max(context * size, 1), 1)
-    for first in range(0, len(item), step):
-        mine, w = known[first : first + step], weight[first : first + step].double()
-        table = torch.zeros(*mine.shape, size, dtype=torch.float64)
-        s = w @ table.scatter_(2, to[mine].long().clamp(0, size - 1), amount[mine].double())
-        r = torch.zeros_like(s).scatter_add_(2, mine[:, None].expand(w.shape), w)
-        parts.append((s, r))
-    if not parts:
-        return weight.new_zeros(*weight.shape[:2], size), weight.new_zeros(*weight.shape[:2], size)
-    return torch.cat([s for s, _ in parts]), torch.cat([r for _, r in parts])
+    """s, r (row, item), of contexts item, weight (row, any), which is 0 where there is no item."""
+    size = len(to)
+    weight = (weight / weight.sum(-1, keepdim=True).clamp_min(1e-12) ** power).to(amount.dtype)
+    r = weight.new_zeros(len(item), size + 1).scatter_add_(1, item.clamp_max(size), weight)[:, :size]
+    if to.shape[1] == size:  # which are all of them, in order
+        return r @ amount, r
+    s = torch.zeros_like(r)
+    for row, one in zip(*(x.split(max(CELLS // to.shape[1], 1)) for x in r.nonzero().unbind(1)), strict=True):
+        there = row[:, None] * size + to[one].long().clamp(0, size - 1)
+        s.view(-1).index_add_(0, there.flatten(), (r[row, one][:, None] * amount[one]).flatten())
+    return s, r
 
 
 def newton(features: list[Tensor], target: Tensor, out: Tensor, given: list[float | None]) -> tuple[list[float], float]:
