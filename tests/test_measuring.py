@@ -1,10 +1,13 @@
 """What a fit is measured by: its networks alone, shares of the mixture, cover of intervals, and what it was given."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 from test_experiments import QUICK, ROLES, TINY, tiny_split
 
+import efattn
 from efattn import EFA, SimpleModel, simple
 from efattn.estimators import LatentFactor
 from efattn.experiments import measuring, runner
@@ -29,6 +32,20 @@ def test_networks_alone_are_those_of_the_only_member():
     assert mixed == pytest.approx(model.score(rows.test), rel=1e-5), "the fit itself is as it was"
     peer = SimpleModel(simple.ItemMean(), family="gaussian").fit(rows.train, **ROLES, validation=rows.validation)
     assert measuring.parts(TINY, peer, rows.test) == {}
+
+
+def test_shares_are_those_of_new_items_where_all_that_counts_is_new():
+    rows = tiny_split(0)
+    model = efa().fit(rows.train, **ROLES, validation=rows.validation)
+    (one,) = model.companions_["rating"]
+    model.fitted_ = replace(model.fitted_, companions={"rating": (one._replace(share=0.25, new=1.0),)})
+    test = rows.test.with_columns(scored=pl.col("movie") == "a")
+    setting = replace(TINY, scored="scored")
+    assert measuring.parts(setting, model, test)["shares"] == {"network": 0.75, "RidgePerItem": 0.25}
+    strange = test.with_columns(movie=pl.when("scored").then(pl.lit("z")).otherwise("movie"))
+    with pytest.warns(efattn.EfattnWarning, match="Unknown items"):
+        found = measuring.parts(setting, model, strange)
+    assert found["shares"] == {"network": 0.0, "RidgePerItem": 1.0}
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)

@@ -5,17 +5,19 @@ shares                 of the mixture: the network's, and each companion's
 """
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import polars as pl
 
+from efattn.data import Table
 from efattn.errors import DataError
 from efattn.estimators import EFA
 from efattn.experiments.records import Record
 from efattn.experiments.settings import Setting
+from efattn.inference import Companion, Fitted
 
 DIGITS = 6
 LEVELS = (0.5, 0.8, 0.9)  # of intervals
@@ -67,15 +69,27 @@ def parts(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
     fitted, alone = estimator.fitted_, copy.copy(estimator)
     alone.fitted_ = replace(fitted, companions={})
     (name,) = fitted.names
-    return {"shares": shares(fitted.companions.get(name, ())), "alone": overall(setting, alone, rows)}
+    strange = _never_seen(setting, fitted, rows)
+    return {"shares": shares(fitted.companions.get(name, ()), strange), "alone": overall(setting, alone, rows)}
 
 
-def shares(companions: Any) -> dict[str, float]:
+def shares(companions: Iterable[Companion], strange: bool = False) -> dict[str, float]:
+    """strange: of rows whose items were never seen, which may have others."""
     mine: dict[str, float] = {}
     for one in companions:
-        name = type(one.recipe).__name__
-        mine[name] = mine.get(name, 0.0) + one.share
-    return {name: round(share, 4) for name, share in {"network": 1 - sum(mine.values()), **mine}.items()}
+        name, share = type(one.recipe).__name__, one.new if strange and one.new is not None else one.share
+        mine[name] = mine.get(name, 0.0) + share
+    return {name: round(share, 4) for name, share in {"network": max(1 - sum(mine.values()), 0.0), **mine}.items()}
+
+
+def _never_seen(setting: Setting, fitted: Fitted, rows: pl.DataFrame) -> bool:
+    """Whether all rows that count are of items that the fit does not know."""
+    if fitted.schema.vocabulary is None:
+        return False
+    groups = fitted.schema.encode(Table.read(rows))
+    known = np.ones(len(rows), bool)
+    known[groups.every.row] = groups.every.item != fitted.schema.vocabulary.unknown
+    return not known[counted(setting, rows)].any()
 
 
 def coverage(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:

@@ -60,7 +60,8 @@ class Asked:
         ):
             for name in asked:
                 if name not in there:
-                    raise DataError(f"There is no {what} {name!r}; there are {', '.join(there)}.")
+                    apart = "; " if any("," in one for one in there) else ", "
+                    raise DataError(f"There is no {what} {name!r}; there are {apart.join(there)}.")
 
     def runs(self) -> list[Run]:
         if self.units:
