@@ -88,6 +88,18 @@ def test_what_is_not_finite_stays_so(blocks):
     assert f.log_prob(target).isfinite().tolist() == [True, True, False, True, True, True, True]
 
 
+def test_products_of_less_precision_are_close_and_the_rest_is_precise(blocks):
+    f, target, parts = logits(torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = f.log_prob(target)
+    expected = catalogue.literal(f, target)
+    assert found.dtype == torch.float32
+    assert torch.allclose(found, expected, atol=0.1)
+    for mine, theirs in zip(gradients(found, parts), gradients(expected, parts), strict=True):
+        assert mine.dtype == torch.float32
+        assert torch.allclose(mine, theirs, atol=0.05 * float(theirs.abs().max()))
+
+
 def test_nothing_to_score_is_no_trouble(blocks):
     f, target, (_, v, _, _) = logits()
     none = f._replace(rows=f.rows[:0], added=())
