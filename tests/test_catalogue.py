@@ -1,5 +1,7 @@
 """Laws of many items: blocks of logits give what the whole array gives, for every model of items."""
 
+import numpy as np
+import polars as pl
 import pytest
 import torch
 from drawing import ragged_batch
@@ -84,6 +86,18 @@ def test_what_is_not_finite_stays_so(blocks):
     with torch.no_grad():
         h[2] = torch.nan
     assert f.log_prob(target).isfinite().tolist() == [True, True, False, True, True, True, True]
+
+
+def test_products_of_less_precision_are_close_and_the_rest_is_precise(blocks):
+    f, target, parts = logits(torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        found = f.log_prob(target)
+    expected = catalogue.literal(f, target)
+    assert found.dtype == torch.float32
+    assert torch.allclose(found, expected, atol=0.1)
+    for mine, theirs in zip(gradients(found, parts), gradients(expected, parts), strict=True):
+        assert mine.dtype == torch.float32
+        assert torch.allclose(mine, theirs, atol=0.05 * float(theirs.abs().max()))
 
 
 def test_nothing_to_score_is_no_trouble(blocks):
@@ -222,7 +236,23 @@ def test_a_target_never_sees_itself_in_blocks(blocks, context):
     assert not torch.equal(term.log_prob(batch).values[:, 2:], term.log_prob(other).values[:, 2:])
 
 
-# ---- verbs
+# ---- fits and verbs
+
+
+def test_a_fit_in_blocks_is_one_with_whole_arrays(monkeypatch):
+    draw = np.random.default_rng(0)
+    item = np.concatenate([draw.permutation(3000)[:30] for _ in range(60)])
+    table = pl.DataFrame({"user": np.repeat(np.arange(60), 30), "movie": item, "at": np.tile(np.arange(30), 60)})
+    scores = []
+    for small in (0, 2**30):
+        monkeypatch.setattr(scoring, "SMALL", small)
+        training = Training(epochs=2, device="cpu")
+        model = efa(terms="item", context="past", companions=None, refit=False, training=training)
+        model.fit(table, group="user", item="movie", order="at", progress=False)
+        last = model.history_[-1]
+        scores.append((last["train"], last["validation"], model.score(table)))
+    assert model.support_ == "distinct"
+    assert np.allclose(*scores, rtol=1e-5)
 
 
 @pytest.mark.parametrize("options", [{}, {"context": "past", "ensemble": 2}, {"max_length": 3}])
