@@ -59,6 +59,8 @@ def _answers(made: Case, model: Any, table: Any) -> float | None:
             best = _answer(made, lambda histories=histories: model.recommend(histories, k=3))
             if best is not None:
                 _are_probabilities(model, as_polars(best))
+    told = _answer(made, lambda: model.evaluate(table, 3))
+    assert told is None or all(x.mean is None or math.isfinite(x.mean) for x in told.lines), told.lines
     weights = _answer(made, lambda: model.attention(table))
     assert weights is None or np.isfinite(np.asarray(weights.weights)).all()
     return score

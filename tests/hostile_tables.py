@@ -176,7 +176,7 @@ OF_VALUES = (
     simple.ItemMean, simple.ShrunkMean, simple.GaussianConditional, simple.RidgePerItem, simple.LassoPerItem,
     simple.InverseDistance, simple.Kriging, simple.Persistence,
 )  # fmt: skip
-OF_ITEMS = (simple.Popularity, simple.MarkovChain, simple.AdditiveLogit)
+OF_ITEMS = (simple.Popularity, simple.MarkovChain, simple.AdditiveLogit, simple.EASE, simple.ItemNeighbours)
 
 
 def _recipe(made: Case) -> Any:

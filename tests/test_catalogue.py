@@ -15,7 +15,7 @@ from efattn.data import Batch
 from efattn.estimators.growing import Grown
 from efattn.families import Categorical
 from efattn.inference import mixture
-from efattn.models import LatentItems
+from efattn.models import LatentItems, scoring
 from efattn.models.scoring import draw, every
 from efattn.network import Added, Logits, catalogue
 from efattn.simple import Setting
@@ -27,7 +27,7 @@ SUPPORTS = pytest.mark.parametrize("support", ["all", "distinct"])
 @pytest.fixture
 def blocks(monkeypatch):
     """Blocks of a few items, however few rows there are."""
-    monkeypatch.setattr(catalogue, "SMALL", 0)
+    monkeypatch.setattr(scoring, "SMALL", 0)
     monkeypatch.setattr(catalogue, "CACHE", 1)
     monkeypatch.setattr(catalogue, "LEAST", 5)
 

@@ -69,6 +69,17 @@ def test_a_companion_with_all_of_the_mixture_is_the_simple_model():
         np.testing.assert_allclose(told[column], want[column], rtol=1e-5, atol=1e-5)
 
 
+def test_shares_that_are_above_one_by_rounding_leave_the_network_none():
+    model = efa(companions=GAUSSIAN, family="gaussian", training=CALM).fit(RATINGS, **ITEMS, value="real")
+    (one,) = model.companions_["real"]
+    shares_ = (0.33, 0.56, 0.11)
+    assert sum(shares_) > 1
+    fitted = replace(model.fitted_, companions={"real": tuple(one._replace(share=share) for share in shares_)})
+    assert fitted.parts("real")[0].share == 0
+    alone = replace(fitted, companions={"real": (one._replace(share=1.0),)})
+    np.testing.assert_allclose(likelihoods(fitted, "real"), likelihoods(alone, "real"), rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("context", ["past", "others"])
 def test_a_row_is_predicted_from_its_context_never_from_itself(context):
     several = [GAUSSIAN, simple.ShrunkMean(), simple.RidgePerItem()]

@@ -9,10 +9,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from efattn.network import Stack, Visibility
-from efattn.network.conditionals import folded, formed, literal, two_streams
+from efattn.network import stack as stacks
+from efattn.network.conditionals import copied, folded, formed, literal, two_streams
 from efattn.network.stack import Inputs
 
 WIDTH = 8
+SMALL, SHORT = stacks.SMALL, stacks.SHORT
+
+
+@pytest.fixture(autouse=True, scope="module")
+def as_large_groups_are():
+    """Every problem here is small enough for copies: let the stack choose as if it were not."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(stacks, "SMALL", 0)
+        patch.setattr(stacks, "SHORT", 0)
+        yield
 
 
 def problem(
@@ -87,7 +98,9 @@ def check_drawn(drawn):
     average, gaps = drawn["average"] and drawn["kind"] == "linear", drawn["gaps"] * (drawn["kind"] == "softmax")
     data = problem(**{key: drawn[key] for key in keys}, own=drawn["own"], gaps=gaps)
     network = {key: value for key, value in drawn.items() if key not in keys} | {"average": average, "gaps": gaps}
-    assert_same(with_gaps_at_work(Stack(WIDTH, **network).double()), *data)
+    stack = with_gaps_at_work(Stack(WIDTH, **network).double())
+    assert_same(stack, *data)
+    assert_same(stack, *data, path=copied)
 
 
 def with_gaps_at_work(stack, times=1.0):
@@ -137,6 +150,15 @@ def test_the_stack_chooses_the_cheapest_exact_path():
     assert chosen("others", 3) is formed
 
 
+def test_a_cpu_builds_the_copies_where_they_are_few_or_short(monkeypatch):
+    monkeypatch.setattr(stacks, "SMALL", SMALL)
+    monkeypatch.setattr(stacks, "SHORT", SHORT)
+    for groups, length, expected in ((4, 15, copied), (500, 4, copied), (500, 15, folded)):
+        content = torch.zeros(groups, length, 32)
+        visibility = Visibility.of("others", torch.ones(groups, length, dtype=torch.bool), length)
+        assert Stack(32).choose(Inputs(content, content, visibility, [None, None])) is expected
+
+
 def test_a_gpu_builds_the_copies_where_they_are_few():
     """Measured on an H200: 2.4 ms against 9 for 32 groups of 50; 32 against 12 for 1,024 groups."""
     for groups, expected in ((32, literal), (1024, folded)):
@@ -173,7 +195,7 @@ def test_sharp_attention_is_as_accurate_as_the_literal_form(context, layers, sha
 
 
 WAYS = [("past", literal, 3), ("past", two_streams, 3), ("others", literal, 3), ("others", two_streams, 1)]
-WAYS += [("others", folded, 2), ("others", formed, 2), ("others", formed, 4)]
+WAYS += [("others", copied, 3), ("others", folded, 2), ("others", formed, 2), ("others", formed, 4)]
 
 
 @pytest.mark.parametrize(("context", "path", "layers"), WAYS)
@@ -190,7 +212,7 @@ def test_a_target_never_sees_itself(context, path, layers, times, gaps):
         seen[group, i] = gradient[group].abs().amax(-1)
         assert gradient[torch.arange(len(real)) != group].abs().max() == 0
     own = torch.diagonal(seen[..., : real.shape[1]], dim1=1, dim2=2)[real]
-    if path in (literal, two_streams):
+    if path in (literal, copied, two_streams):
         assert own.max() == 0
     else:
         assert own.max() <= 1e-12 * seen.max()

@@ -11,7 +11,7 @@ import efattn
 from efattn import EFA, Training
 from efattn.data import Batch
 from efattn.models import Holes
-from efattn.network.conditionals import folded, formed, literal, two_streams
+from efattn.network.conditionals import copied, folded, formed, literal, two_streams
 
 TERMS = [(item_term, 0), (value_term, 0), (place_term, 2)]
 
@@ -34,7 +34,9 @@ def test_every_path_gives_the_same_with_holes(make, lags, context):
     slots = torch.arange(batch.length).expand(len(batch.exists), -1)
     pull = torch.randn(*slots.shape, term.family.size, dtype=torch.float64)
     pull = pull * rows(batch)[..., None]
-    paths = [two_streams] if context == "past" else [formed, folded] if make is not place_term else [formed]
+    paths = (
+        [two_streams] if context == "past" else [copied, formed, folded] if make is not place_term else [copied, formed]
+    )
     found = []
     for path in (literal, None, *paths):
         f = term.raw_outputs(batch, slots, path)

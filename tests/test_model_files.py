@@ -295,7 +295,8 @@ def test_the_files_of_every_release_load_and_predict_the_same(path):
     assert_close(found["log_likelihood"], kept["answers"]["log_likelihood"])
     for verb in ("predict", "recommend", "first"):
         if verb in kept["answers"]:
-            assert_close(found[verb], kept["answers"][verb])
+            mine, theirs = found[verb], kept["answers"][verb]
+            assert_close(*((without_ties(x) for x in (mine, theirs)) if "rank" in theirs else (mine, theirs)))
     assert found["score"]["mean_log_likelihood"] == pytest.approx(
         kept["answers"]["score"]["mean_log_likelihood"], rel=1e-4
     )
@@ -303,6 +304,19 @@ def test_the_files_of_every_release_load_and_predict_the_same(path):
 
 def test_there_are_reference_files():
     assert len(list(REFERENCE.glob("0.1.0-*.efattn"))) >= 3
+
+
+def without_ties(answer):
+    """Which of equally probable items comes first was left open once; it is the vocabulary that says so now."""
+    rows = pl.DataFrame(answer)
+    near = [(rows["probability"] - p).abs() < 1e-5 for p in rows["probability"]]
+    group = rows["rank"].cum_count() - rows["rank"]
+    alone = [int((one & (group == group[k])).sum()) == 1 for k, one in enumerate(near)]
+    names = [name for name, dtype in rows.schema.items() if dtype == pl.String and name == "movie"]
+    return {
+        **answer,
+        **{name: [x if kept else "tied" for x, kept in zip(answer[name], alone, strict=True)] for name in names},
+    }
 
 
 def assert_close(found, kept):

@@ -208,3 +208,15 @@ def test_few_items_have_one_set_of_shares():
     model = EFA(family="gaussian", terms="value", companions=[ItemMean()], training=Training(epochs=3), width=8)
     model.fit(frame, **ROLES, progress=False, validation=0.25)
     assert all(one.new is None for one in model.companions_["y"])
+
+
+def test_items_start_as_the_unknown_one_but_for_their_levels():
+    how = {"standardise": "item", "hide": 0.5, "width": 8}
+    model = EFA(family="gaussian", terms="value", companions=None, training=Training(epochs=1), **how)
+    model.fit(fields(days=8), **ROLES, progress=False, validation=0.25)
+    term = model.untrained()["y"]
+    vectors = term.embedding.item.vectors.weight
+    assert not vectors[:, 1:].any()
+    shift = torch.as_tensor(model.schema_.standardiser.to_unknown())[:, 0]
+    torch.testing.assert_close(vectors[:17, 0].detach(), shift.to(vectors.dtype))
+    assert not vectors[16].any()

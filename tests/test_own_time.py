@@ -11,7 +11,7 @@ from efattn.data import Batch, Schema
 from efattn.families import Categorical
 from efattn.models import Term
 from efattn.network import Embedding, Gaps, Head, ItemVectors, Stack, perceptron
-from efattn.network.conditionals import folded, formed, literal, two_streams
+from efattn.network.conditionals import copied, folded, formed, literal, two_streams
 
 ROLES = {"group": "user", "item": "movie", "order": "at"}
 
@@ -77,6 +77,7 @@ def test_a_target_that_shows_its_time_is_predicted_by_it(context):
         ("past", 2, two_streams, {}),
         ("others", 1, two_streams, {}),
         ("others", 2, folded, {}),
+        ("others", 2, copied, {}),
         ("others", 2, formed, {"feed_forward": 8, "norm": "pre"}),
         ("others", 3, formed, {}),
     ],

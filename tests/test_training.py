@@ -11,6 +11,7 @@ from small import efa, latent, weather
 from small_training import FULL, PLATEAU, ROLES, STEPS, TABLE, model, same, weights
 
 from efattn import DataError, Training
+from efattn.training.optimiser import Adam
 
 # ---- early stopping, history, callbacks
 
@@ -68,14 +69,14 @@ def test_a_running_mean_of_the_weights_is_what_is_validated_and_kept():
 def test_a_running_mean_is_the_mean(monkeypatch):
     """mean += share * (weights - mean) with a share of 1 - average, and of 9 / (9 + steps) at first."""
     seen = []
-    honest = torch.optim.AdamW.step
+    honest = Adam.step
 
     def watched(self, *arguments, **options):
         found = honest(self, *arguments, **options)
-        seen.append([p.detach().double().clone() for group in self.param_groups for p in group["params"]])
+        seen.append([p.detach().double().clone() for some, _ in self.parts for _, p in some])
         return found
 
-    monkeypatch.setattr(torch.optim.AdamW, "step", watched)
+    monkeypatch.setattr(Adam, "step", watched)
     training = replace(STEPS, epochs=20, average=0.8, rate=0.05)
     found = model(training=training, terms="item").fit(TABLE, **ROLES, validation=None)
     mean = seen[0]
@@ -228,6 +229,25 @@ def test_epochs_follow_from_steps():
     assert [options.epochs_for(n) for n in (1, 10, 50, 1000)] == [100, 10, 5, 5]
     assert Training(steps=10**6).epochs_for(1) == 2000
     assert Training(epochs=3).epochs_for(1) == 3
+
+
+def test_steps_are_those_of_torch():
+    torch.manual_seed(0)
+    start = [torch.randn(3, 4), torch.randn(5), torch.randn(2, 2)]
+    for decay in (0.0, 0.1):
+        mine, theirs = ([torch.nn.Parameter(x.clone()) for x in start] for _ in range(2))
+        own, honest = Adam(mine, 0.1, decay), torch.optim.AdamW(theirs, 0.1, weight_decay=0.0, fused=True)
+        if decay:
+            parts = [{"params": [theirs[0], theirs[2]], "weight_decay": decay}, {"params": theirs[1:2]}]
+            honest = torch.optim.AdamW(parts, 0.1, weight_decay=0.0, fused=True)
+        for step in range(5):
+            for several in (mine, theirs):
+                for p, x in zip(several, start, strict=True):
+                    p.grad = (x * (step - 2)).clone()
+                several[2].grad = None if step < 2 else several[2].grad
+            own.step()
+            honest.step()
+        assert all(torch.equal(a, b) for a, b in zip(mine, theirs, strict=True))
 
 
 def test_optimisers_differ_by_decay_of_matrices_only():

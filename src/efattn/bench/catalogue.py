@@ -54,8 +54,8 @@ def whole(model: Term, batch: Batch) -> Tensor:
 
 def work(loss: Any, model: Term, batch: Batch) -> Work:
     def step() -> None:
-        model.zero_grad(set_to_none=True)
         loss(model, batch).backward()
+        model.zero_grad(set_to_none=True)
 
     return step
 

@@ -6,6 +6,7 @@ Subclasses say which terms they build; the rest is the same for all.
 """
 
 import contextlib
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
@@ -170,14 +171,18 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         recipes = companions.recipes(self.companions, parts[0], self.context)
         each = [part for part in parts for _ in range(number)]
         models = [self._build(part, member=k) for k, part in enumerate(each)]
-        trained = members.train(models, each, options, self.seed, stages, callbacks=calls, kept=kept, resume=resume)
+        asked = not isinstance(self.companions, str)
+        fit_offers = functools.cache(
+            lambda: companions.fitted_offers(
+                recipes, parts, self.context, options, self.seed, offers=not asked, stages=stages
+            )
+        )
+        how: dict[str, Any] = {"callbacks": calls, "kept": kept, "resume": resume}
+        trained = members.train(models, each, options, self.seed, stages, **how, meanwhile=fit_offers)
         if trained.interrupted:
             self._take(blueprint, *trained)
             return
-        asked = not isinstance(self.companions, str)
-        offers = companions.fitted_offers(
-            recipes, parts, self.context, options, self.seed, offers=not asked, stages=stages
-        )
+        offers = fit_offers()
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
         chosen, notes = shares.chosen(parts, networks, offers, trained.history)
         new, more = new_items.chosen(parts, networks, offers, self.context, options, self.seed, stages)

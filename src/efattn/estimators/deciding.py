@@ -84,7 +84,8 @@ def _told(scores: dict[str, Tensor], best: str) -> str:
 def _scores(
     draft: Blueprint, rivals: Sequence[Family], context: Context, standardise: str, seed: int, end: float
 ) -> dict[str, Tensor] | None:
-    """Of the groups left out, (group, 2) each; only of those that can be fitted in time."""
+    """Of the groups left out, (group, 2) each; only of those that can be fitted in time, which none is cut at: half a
+    fit says nothing about a family."""
     groups = _fewer(draft, seed)
     scores = dict[str, Tensor]()
     for family in rivals:
@@ -92,7 +93,7 @@ def _scores(
             mine = split(replace(draft, family=Product((family,)), groups=groups), HELD, seed, standardise)
             assert mine.train is not None
             assert mine.held is not None
-            model = LinearModel(penalty=PENALTY).build(mine.setting("value", context))
+            model = LinearModel(penalty=PENALTY, seconds=4 * SECONDS).build(mine.setting("value", context))
             model.fit(mine.train)  # type: ignore[operator]
             one = _by_group(model, mine.held)
             one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]

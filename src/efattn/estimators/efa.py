@@ -106,8 +106,8 @@ class EFA(EFAOptions, GroupEstimator):
         attributes = len(blueprint.schema.attribute_names)
         holes = self._holes(0.0 if self._few_rows(blueprint, sizes) else MOST, blueprint)
         items = ItemVectors(blueprint.items, half) if blueprint.items else None
-        if items is not None and holes is not None and holes.shift is not None:
-            items.begin(torch.as_tensor(holes.shift))
+        if items is not None:
+            items.begin(None if holes is None or holes.shift is None else torch.as_tensor(holes.shift))
         embedding = Embedding(
             ValueMLP(family.columns, sizes.width, half),
             item=items,

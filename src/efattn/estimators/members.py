@@ -51,10 +51,12 @@ def train(
     resume: bool = False,
     before: Sequence[Record] | None = None,
     replays: Mapping[int, Mapping[str, Replay]] | None = None,
+    meanwhile: Callable[[], object] | None = None,
 ) -> Trained:
     """blueprints: what each is fitted to; replays: by member and term, what a second fit goes through once more;
-    before: the history of an earlier fit that these models go on from; without one, an interrupt keeps the members that
-    are finished, and drops those that know nothing yet."""
+    meanwhile: what may be done here while the last ones are trained elsewhere; before: the history of an earlier fit
+    that these models go on from; without one, an interrupt keeps the members that are finished, and drops those that
+    know nothing yet."""
     several = len(models) > 1
     if options.seconds is not None:
         options = replace(options, seconds=options.seconds / len(models))
@@ -75,7 +77,7 @@ def train(
         )
         for k, (model, blueprint) in enumerate(zip(models, blueprints, strict=True))
     ]
-    finished = sorted(_run(fittings, resume, options))
+    finished = sorted(_run(fittings, resume, options, meanwhile))
     elsewhere = options.jobs not in (1, "auto")
     chosen = _chosen(len(fittings), finished, elsewhere) if before is None else list(range(len(fittings)))
     history = _history(fittings, chosen)
@@ -148,7 +150,9 @@ def _history(fittings: Sequence[Fitting], chosen: Sequence[int]) -> list[Record]
     return [{**record, "member": n} for n, k in enumerate(chosen) for record in fittings[k].history]
 
 
-def _run(fittings: Sequence[Fitting], resume: bool, options: Training) -> list[int]:
+def _run(
+    fittings: Sequence[Fitting], resume: bool, options: Training, meanwhile: Callable[[], object] | None
+) -> list[int]:
     """Those that were finished. With a checkpoint, each waits in its folder until all are."""
     several = len(fittings) > 1
     done = [k for k, fitting in enumerate(fittings) if several and resume and fitting.taken_back()]
@@ -156,7 +160,7 @@ def _run(fittings: Sequence[Fitting], resume: bool, options: Training) -> list[i
     if several and options.jobs not in (1, "auto"):
         running = side_by_side(todo, resume, int(options.jobs))
     else:
-        running = with_help(todo, resume, _helpers(fittings[0], options))
+        running = with_help(todo, resume, _helpers(fittings[0], options), meanwhile)
     with contextlib.closing(running) as finished:
         return [*done, *finished]
 

@@ -133,7 +133,7 @@ class Fitted:
         if member is not None:
             return (Part(self.member(member)[name], 1.0, self.device),)
         companions, members = self.companions.get(name, ()), len(self.members)
-        left, new = (1 - sum(one.share for one in companions)) / members, None
+        left, new = max(1 - sum(one.share for one in companions), 0.0) / members, None  # rounded, they may be above 1
         if any(one.new is not None for one in companions):
             new = max(1 - sum(one.share if one.new is None else one.new for one in companions), 0.0) / members
         items = len(self.schema.vocabulary or ())

@@ -19,6 +19,7 @@ from efattn.models.support import ruled_out, taken
 from efattn.network import Context, Logits
 
 ItemSupport = Literal["all", "distinct"]
+SMALL = 2**20  # so few numbers, of targets by items, are formed whole: as long as that is faster
 
 
 class Scores(NamedTuple):
@@ -151,14 +152,17 @@ class Conditionals(nn.Module, ABC):
         return f
 
     def _item_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
-        slots = every(batch) if slots is None else slots
-        item = at(_need(batch.item, "item")[:, : batch.length], slots)[scored]
-        logits = self.logits(batch, slots, scored)
-        if logits is None:
-            found = self.family.log_prob(self.outputs(batch, slots)[scored], item)
-        else:
-            found = logits.log_prob(item)
-        return found.new_zeros(scored.shape).masked_scatter(scored, found)
+        item = _need(batch.item, "item")[:, : batch.length]
+        item = torch.where(scored, item if slots is None else at(item, slots), 0)
+        if scored.numel() * self.family.size > SMALL:
+            logits = self.logits(batch, every(batch) if slots is None else slots, scored)
+            if logits is not None:
+                found = logits.log_prob(item[scored])
+                return found.new_zeros(scored.shape).masked_scatter(scored, found)
+        f = self.outputs(batch, slots)
+        if self.support == "distinct":  # rows that are not scored may have ruled out the item that stands in for theirs
+            f = torch.where(scored[..., None], f, 0.0)
+        return torch.where(scored, self.family.log_prob(f, item), 0.0)
 
     def _value_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
         """The sum over the parts whose columns are all observed."""

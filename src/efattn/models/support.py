@@ -52,9 +52,11 @@ def entries(batch: Batch, size: int) -> tuple[Tensor, Tensor]:
 def by_item(item: Tensor, may: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:
     """Pairs of a chosen target and an item, in the order of the items: row (any,) among the chosen, item (any,), and
     where they stand in `may` (batch, target, column), which says of item (batch, column) whose pairs there are."""
-    order = item.flatten().argsort()
-    group, column = order // max(item.shape[1], 1), order % max(item.shape[1], 1)
-    entry, target = may.mT[group, column].nonzero().unbind(1)  # (entry, target)
-    group, column = group[entry], column[entry]
-    number = (chosen.flatten().cumsum(0) - 1).view(chosen.shape)
-    return number[group, target], item[group, column], (group, target, column)
+    width, targets = max(item.shape[1], 1), max(chosen.shape[1], 1)
+    order = item.flatten().argsort()  # (entry,): a group and a column each
+    pairs = may.mT.reshape(-1, chosen.shape[1])[order].flatten().nonzero()[:, 0]
+    entry = pairs // targets
+    target, entry = pairs - entry * targets, order[entry]
+    group = entry // width
+    number = chosen.flatten().cumsum(0) - 1
+    return number[group * targets + target], item.flatten()[entry], (group, target, entry - group * width)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 CACHE, ROOM = 2**19, 2**26  # numbers of a block: on a CPU it should stay in cache, elsewhere launches cost more
-LEAST, SMALL = 64, 2**22  # items of a block; so few numbers are formed whole, as long as that is faster
+LEAST = 64  # items of a block
 BITS = 1 / math.log(2)  # of a nat
 
 
@@ -47,8 +47,6 @@ class Logits(NamedTuple):
     def log_prob(self, target: Tensor) -> Tensor:
         """(row,), of the items `target` (row,)."""
         rows, kind = self.rows, self.rows.device.type
-        if len(rows) * len(self.vectors) <= SMALL:
-            return literal(self, target)
         if torch.is_autocast_enabled(kind):
             rows = rows.to(torch.get_autocast_dtype(kind))
         found: Tensor = _LogProb.apply(rows, self.vectors, self.bias, target, *(x for one in self.added for x in one))
@@ -159,9 +157,10 @@ class _LogProb(torch.autograd.Function):
             _add_product(of_rows, p, block.vectors, rows.dtype)
             both = _product(scaled, p, rows.dtype)
             of_vectors[block.start : block.stop], of_bias[block.start : block.stop] = both[:-1].mT, both[-1]
-            for parts, (at, _) in zip(of_added, block.added, strict=True):
-                parts.append(p.view(-1)[at] * scale[at // len(block.vectors), 0])
-        amounts = [x for parts in of_added for x in (None, None, torch.cat(parts))]
+            for k, (at, _) in enumerate(block.added):
+                if ctx.needs_input_grad[6 + 3 * k]:
+                    of_added[k].append(p.view(-1)[at] * scale[at // len(block.vectors), 0])
+        amounts = [x for parts in of_added for x in (None, None, torch.cat(parts) if parts else None)]
         found = ((of_rows * scale).to(rows.dtype), of_vectors, of_bias, None, *amounts)
         return tuple(x if wanted else None for x, wanted in zip(found, ctx.needs_input_grad, strict=True))
 

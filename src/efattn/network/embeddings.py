@@ -45,11 +45,14 @@ class ItemVectors(nn.Module):
         return self.vectors.weight[self.items + 1]
 
     @torch.no_grad()
-    def begin(self, levels: Tensor) -> None:
-        """Let vectors start with these numbers, (items + 1, any), as far as there is room: levels that were taken from
-        the values of known items, which are all that a new one's value can be told from."""
-        room = min(levels.shape[1], self.width)
-        self.vectors.weight[: len(levels), :room] = levels[:, :room].to(self.vectors.weight)
+    def begin(self, levels: Tensor | None = None) -> None:
+        """Let all items start as the unknown one, so that each becomes what its own rows ask for beyond what else is
+        known of it; but for these numbers, (items + 1, any), as far as there is room: levels that were taken from the
+        values of known items, which are all that a new one's value can be told from."""
+        self.vectors.weight.zero_()
+        if levels is not None:
+            room = min(levels.shape[1], self.width)
+            self.vectors.weight[: len(levels), :room] = levels[:, :room].to(self.vectors.weight)
 
 
 class ValueVectors(nn.Module):

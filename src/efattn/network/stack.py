@@ -19,6 +19,7 @@ from efattn.network.visibility import Visibility
 
 Norm = Literal["pre", "post"]
 FEW = 2**24  # numbers in all copies, below which a GPU is done with them before it could launch anything smarter
+SMALL, SHORT = 2**16, 7  # the same on a CPU; and positions, up to which copies are cheap however many groups there are
 Noise = tuple[Tensor, Tensor] | None  # factors (batch, 1, width) for what attention and feed-forward add
 
 
@@ -141,8 +142,12 @@ class Stack(nn.Module):
 
         if inputs.visibility.causal or len(self.blocks) == 1:
             return conditionals.two_streams
-        if inputs.content.device.type != "cpu" and inputs.content[0].numel() * inputs.masked[..., 0].numel() <= FEW:
-            return conditionals.literal
+        copies, size = inputs.content[0].numel() * inputs.masked[..., 0].numel(), inputs.content.shape[1]
+        if inputs.content.device.type != "cpu":
+            if copies <= FEW:
+                return conditionals.literal
+        elif inputs.weights is None and (copies <= SMALL or size <= SHORT):
+            return conditionals.copied
         if len(self.blocks) == 2 and self.layers[0].affine and inputs.weights is None:
             return conditionals.folded
         return conditionals.formed

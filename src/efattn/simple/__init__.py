@@ -2,7 +2,7 @@
 
 values   ItemMean, ShrunkMean, LinearModel, GaussianConditional, RidgePerItem, LassoPerItem, InverseDistance, Kriging,
          Persistence
-items    Popularity, MarkovChain, AdditiveLogit
+items    Popularity, MarkovChain, AdditiveLogit, EASE, ItemNeighbours
 
 Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict
 together with the networks.
@@ -18,6 +18,7 @@ from efattn.simple.gaussian import GaussianConditional, Kriging
 from efattn.simple.items import MarkovChain, Popularity
 from efattn.simple.linear import InverseDistance, LassoPerItem, Persistence, RidgePerItem
 from efattn.simple.linear_model import LinearModel
+from efattn.simple.neighbours import EASE, ItemNeighbours
 
 RECIPES: tuple[type[Recipe], ...] = (
     ItemMean,
@@ -32,6 +33,8 @@ RECIPES: tuple[type[Recipe], ...] = (
     Popularity,
     MarkovChain,
     AdditiveLogit,
+    EASE,
+    ItemNeighbours,
 )
 
 

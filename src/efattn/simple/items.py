@@ -2,6 +2,8 @@
 
     Popularity      p(x) = (n_x + a) / (n + a D)
     MarkovChain     p(x | x') = (n_x'x + k p(x)) / (n_x' + k),       x' the item before; a state of its own at the start
+                    of the last few rows: sum_l w_l p(x | x'_l) / sum_l w_l,   w_l = decay^(l - 1) of the row l before,
+                    and n counts pairs l apart w_l times
 
 Distinct support, scoring and drawn targets are those of all models.
 """
@@ -21,6 +23,7 @@ from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, tuning_par
 
 SMOOTHING = 0.5  # a
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e4)
+DECAYS = (0.9, 0.7, 0.5, 0.3)
 MOST = 10_000  # items of a D x D table
 
 
@@ -56,60 +59,82 @@ class Shares(DirectlyFitted):
 @dataclass(frozen=True)
 class MarkovChain(Recipe):
     """Which item follows which. strength: how many rows the smoothing by popularity counts as, None to choose it on
-    held-out groups."""
+    held-out groups. last: how many rows are looked back at; decay: how much less each counts than the one after it,
+    None to choose it too."""
 
     strength: float | None = None
+    last: int = 1
+    decay: float | None = None
     models = "item"
 
     def build(self, setting: Setting) -> Conditionals:
         self.check_number("strength", 1e-6)
+        self.check_number("decay", 1e-6, 1.0)
+        if isinstance(self.last, bool) or not isinstance(self.last, int) or self.last < 1:
+            said = f"MarkovChain: last is a number of rows, 1, 2, ...; found {self.last!r}."
+            raise DataError(said, option="last")
         if setting.context != "past":
             raise DataError(f"A Markov chain looks back: pass {option('context', 'past')}.", option="context")
-        return Transitions(setting, self.strength)
+        return Transitions(setting, self)
 
 
 @final
 class Transitions(DirectlyFitted):
-    """From the row before, smoothed by popularity as much as held-out groups ask for."""
+    """From the row before, or the last few, smoothed by popularity as much as held-out groups ask for."""
 
-    def __init__(self, setting: Setting, strength: float | None) -> None:
+    def __init__(self, setting: Setting, options: MarkovChain) -> None:
         super().__init__(setting.family, "past", setting.support)
         items = self.family.size
         _check_items(items)
-        self.strength = strength
+        self.options = options
         self.register_buffer("log_step", torch.zeros(items + 2, items))  # after: the items, an unknown one, nothing
-        self.register_buffer("chosen", torch.zeros(1))
+        self.register_buffer("chosen", torch.zeros(1 if options.last == 1 else 2))
 
     def chosen_options(self) -> dict[str, float]:
-        return {"strength": float(self.get_buffer("chosen"))}
+        return dict(zip(("strength", "decay"), self.get_buffer("chosen").tolist(), strict=False))
 
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
-        strength = self.strength
-        if strength is None:
+        asked = self.options
+        decays = DECAYS if asked.last > 1 and asked.decay is None else (1.0 if asked.decay is None else asked.decay,)
+        choices = [(k, d) for d in decays for k in (STRENGTHS if asked.strength is None else (asked.strength,))]
+        best = choices[0]
+        if len(choices) > 1:
             train, check = tuning_parts(groups, held, of_items=True)
             scores = {}
-            for k in STRENGTHS:
-                self._count(train, k)
-                scores[k] = self.score(check)
-            strength = max(scores, key=lambda k: scores[k])
-        self._count(groups, strength)
+            for choice in choices:
+                self._count(train, *choice)
+                scores[choice] = self.score(check)
+            best = max(scores, key=lambda choice: scores[choice])
+        self._count(groups, *best)
 
-    def _count(self, groups: Groups, strength: float) -> None:
+    def _count(self, groups: Groups, strength: float, decay: float) -> None:
         size = self.family.size
-        before, after = _counted(groups, size)
-        popular = shares(after, size)
-        table = np.bincount(before * size + after, minlength=(size + 2) * size).reshape(size + 2, size)
-        total = table.sum(1, keepdims=True)
-        self._set(log_step=np.log((table + strength * popular) / (total + strength)), chosen=strength)
+        popular, table = shares(_counted(groups, size)[1], size), np.zeros((size + 2) * size)
+        for back in range(1, self.options.last + 1):
+            before, after = _counted(groups, size, back)
+            table += decay ** (back - 1) * np.bincount(before * size + after, minlength=len(table))
+        rows = table.reshape(size + 2, size)
+        total = rows.sum(1, keepdims=True)
+        chosen = [strength, decay][: len(self.get_buffer("chosen"))]
+        self._set(log_step=np.log((rows + strength * popular) / (total + strength)), chosen=torch.tensor(chosen))
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
         n, size = batch.length, self.family.size
         if batch.item is None:
             raise DataError("MarkovChain needs an item column.")
+        step, item = self.get_buffer("log_step"), batch.item[:, :n].clamp_max(size)
         column = torch.where(batch.exists[:, :n], torch.arange(n), -1).cummax(1).values
         last = torch.cat([torch.full_like(column[:, :1], -1), column[:, :-1]], 1)  # the row before, -1 for none
-        before = batch.item[:, :n].gather(1, last.clamp_min(0)).clamp_max(size)
-        return self.get_buffer("log_step")[at(torch.where(last < 0, size + 1, before), slots)]
+        first = step[at(torch.where(last < 0, size + 1, item.gather(1, last.clamp_min(0))), slots)]
+        if self.options.last == 1:
+            return first
+        decay, p, there, total = self.get_buffer("chosen")[1], first.exp(), last, torch.ones(())
+        for back in range(1, self.options.last):
+            there = torch.where(there < 0, -1, last.gather(1, there.clamp_min(0)))
+            weight = at(torch.where(there < 0, 0.0, decay**back), slots)[..., None]
+            p = p + weight * step[at(item.gather(1, there.clamp_min(0)), slots)].exp()
+            total = total + weight
+        return (p / total).log()
 
 
 def shares(item: np.ndarray, items: int) -> np.ndarray:
@@ -117,15 +142,16 @@ def shares(item: np.ndarray, items: int) -> np.ndarray:
     return count / count.sum()
 
 
-def _counted(groups: Groups, items: int) -> tuple[np.ndarray, np.ndarray]:
-    """Of each target that is known: the state before it (`items`: unknown, `items` + 1: the start) and its item."""
+def _counted(groups: Groups, items: int, back: int = 1) -> tuple[np.ndarray, np.ndarray]:
+    """Of each target that is known: the state so many rows before it (`items`: unknown, `items` + 1: the start, of the
+    row before alone) and its item."""
     item, target = groups.item, groups.target
     assert item is not None
     item = np.minimum(item.astype(np.int64), items)
-    before = np.concatenate([[items + 1], item[:-1]]) if len(item) else item
-    starts = np.concatenate([[0], np.cumsum(groups.lengths)[:-1]]).astype(np.int64)
-    before[starts[groups.lengths > 0]] = items + 1
-    kept = (item < items) & (True if target is None else target)
+    place = np.arange(len(item)) - np.repeat(np.cumsum(groups.lengths) - groups.lengths, groups.lengths)
+    before = np.concatenate([np.full(min(back, len(item)), items + 1), item[:-back]])
+    before[place < back] = items + 1
+    kept = (item < items) & (True if target is None else target) & ((place >= back) | (back == 1))
     return before[kept], item[kept]
 
 

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, final
 
-import torch
 from torch import Tensor
 
 from efattn import storage
@@ -215,18 +214,3 @@ def fingerprint(*parts: Groups | None) -> str:
     """Of everything that is known about the groups."""
     each = ("none" if groups is None else groups.fingerprint() for groups in parts)
     return hashlib.sha256(" ".join(each).encode()).hexdigest()
-
-
-def optimiser_tensors(optimiser: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """Moments and step counts of each parameter, by its number."""
-    states = optimiser.state_dict()["state"]
-    return {f"optimiser.{number}.{name}": x for number, state in states.items() for name, x in state.items()}
-
-
-def restore_optimiser(optimiser: torch.optim.Optimizer, tensors: Mapping[str, Tensor]) -> None:
-    whole = optimiser.state_dict()
-    for name, x in tensors.items():
-        if name.startswith("optimiser."):
-            _, number, key = name.split(".", 2)
-            whole["state"].setdefault(int(number), {})[key] = x
-    optimiser.load_state_dict(whole)

@@ -8,7 +8,7 @@ Each term has its own seed, optimiser, early stopping and best weights.
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -20,10 +20,12 @@ from efattn.data import Batch, Groups, Roles
 from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model
 from efattn.training import memory
-from efattn.training.checkpoint import Checkpoint, optimiser_tensors, restore_optimiser
+from efattn.training.checkpoint import Checkpoint
 from efattn.training.extremes import extremes, words
+from efattn.training.optimiser import Adam
 from efattn.training.options import DROPS, Training, resolve_device
 from efattn.training.replay import Replay
+from efattn.training.threads import SMALL
 
 log = logging.getLogger("efattn")
 Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
@@ -123,12 +125,9 @@ class _Term:
         self.term: Conditionals = fitting.model[name]
         self.options = options = fitting.options
         self.parameters = [p for p in self.term.parameters() if p.requires_grad]
-        fused = device.type in ("cpu", "cuda")
-        if options.optimiser == "adam":
-            self.optimiser: torch.optim.Optimizer = torch.optim.Adam(self.parameters, options.rate, fused=fused)
-        else:
-            decay = {"weight_decay": options.weight_decay}
-            self.optimiser = torch.optim.AdamW(_decayed(self.parameters, decay), options.rate, fused=fused)
+        decay = options.weight_decay if options.optimiser == "adamw" else 0.0
+        self.optimiser = Adam(self.parameters, options.rate, decay)
+        self.batches: list[Batch] | None = None  # of what is held out, where that is little
         self.best: dict[str, Tensor] = {}
         self.mean: list[Tensor] = []  # of the parameters over the last steps, if it is asked for
         self.at = Progress()
@@ -160,9 +159,9 @@ class _Term:
 
     def restore(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.at = Progress(**state["progress"])
-        self.best = _without(tensors, "best.")
+        self.best = {k: x.to(self.device, copy=True) for k, x in _without(tensors, "best.").items()}
         self.mean = [x.to(self.device) for _, x in sorted(_without(tensors, "mean.").items())]
-        restore_optimiser(self.optimiser, tensors)
+        self.optimiser.restore(tensors)
         torch.set_rng_state(tensors["random"])
         if self.device.type == "cuda" and "random.cuda" in tensors:
             torch.cuda.set_rng_state(tensors["random.cuda"], self.device)
@@ -189,7 +188,7 @@ class _Term:
 
     def forget(self) -> None:
         """What was learnt of gradients, and the running mean."""
-        self.optimiser.state.clear()
+        self.optimiser.forget()
         self.mean, self.at.averaged = [], 0
 
     @torch.no_grad()
@@ -212,14 +211,21 @@ class _Term:
             _copy(own, self.parameters)
 
     def validate(self) -> float | None:
-        assert self.fitting.held is not None
-        return mean_log_prob(self.term, self.fitting.held, self.options.tokens, self.device)
+        held, tokens = self.fitting.held, self.options.tokens
+        assert held is not None
+        if len(held.rows) >= SMALL:
+            return mean_log_prob(self.term, held.batches(tokens, context=self.term.context), self.device)
+        if self.batches is None:
+            self.batches = [x.to(self.device) for x in held.batches(tokens, context=self.term.context)]
+        return mean_log_prob(self.term, self.batches, self.device)
 
     def keep(self, score: float | None, epoch: int = 0) -> None:
         """The weights as the best ones, if they are."""
         if score is not None and math.isfinite(score) and (self.at.best is None or score > self.at.best):
             self.at.best, self.at.best_epoch = score, epoch
-            self.best = {k: v.detach().clone() for k, v in self.term.state_dict().items()}
+            now = self.term.state_dict()
+            self.best = self.best or {k: torch.empty_like(v) for k, v in now.items()}
+            torch._foreach_copy_([self.best[k] for k in now], list(now.values()))
 
     def plan(self, epoch: int) -> list[Any]:
         return self.fitting.data.plan(self.options.tokens, shuffle=self.fitting.seed, epoch=epoch)
@@ -227,7 +233,8 @@ class _Term:
     def epoch(self) -> None:
         plan, at = self.plan(self.at.epoch), self.at
         start = time.monotonic() - at.seconds
-        self.term.train()
+        if not self.term.training:
+            self.term.train()
         for number in range(at.batch, len(plan)):
             step, total = at.epoch * len(plan) + number, self.epochs * len(plan)
             rate = self.rate(min(step, total - 1), total)
@@ -249,9 +256,9 @@ class _Term:
         return self.options.rate_at(step, total, self.at.drops if self.adaptive else None)
 
     def step(self, pieces: Any, rate: float, number: int) -> tuple[float, float]:
-        for group in self.optimiser.param_groups:
-            group["lr"] = rate
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.rate = rate
+        for p in self.parameters:
+            p.grad = None
         batch = self.fitting.data.batch(pieces, self.term.context)
         if self.term.holes is not None:
             batch = self.term.holes(batch)
@@ -297,7 +304,8 @@ class _Term:
 
     def check_weights(self) -> None:
         """The last step of an epoch may ruin what no later loss would tell of."""
-        if all(bool(p.isfinite().all()) for p in (*self.parameters, *self.mean)):
+        weights = [p for p in (*self.parameters, *self.mean) if p.numel()]
+        if bool(torch.stack(torch._foreach_norm(weights, math.inf)).isfinite().all()):
             return
         what = f"The weights of the {self.name} term turned into NaN or infinity in epoch {self.at.epoch + 1}"
         raise self.extreme(self.fitting.data, what) or TrainingError(
@@ -338,9 +346,13 @@ class _Term:
                 f"{what}. Try a lower rate, {self.advised_rate()}, and look for extreme values held out.",
                 option="rate",
             )
-        rate = self.optimiser.param_groups[0]["lr"]
         record: Record = {"term": self.name, "epoch": at.epoch + 1, "epochs": self.epochs, "train": train}
-        record |= {"validation": validation, "best": at.best, "rate": rate, "seconds": time.monotonic() - start}
+        record |= {
+            "validation": validation,
+            "best": at.best,
+            "rate": self.optimiser.rate,
+            "seconds": time.monotonic() - start,
+        }
         record |= self.fitting.label
         self.fitting.history.append(record)
         at.spent += record["seconds"]
@@ -355,7 +367,7 @@ class _Term:
     def save(self) -> None:
         assert self.fitting.checkpoint is not None
         tensors = {f"model.{k}": v for k, v in self.fitting.model.state_dict().items()}
-        tensors |= {f"best.{k}": v for k, v in self.best.items()} | optimiser_tensors(self.optimiser)
+        tensors |= {f"best.{k}": v for k, v in self.best.items()} | self.optimiser.tensors()
         tensors |= {f"mean.{number:05d}": x for number, x in enumerate(self.mean)}
         tensors["random"] = torch.get_rng_state()
         if self.device.type == "cuda":
@@ -365,23 +377,17 @@ class _Term:
 
 
 @torch.no_grad()
-def mean_log_prob(term: Conditionals, data: Groups, tokens: int, device: torch.device | str = "cpu") -> float | None:
+def mean_log_prob(term: Conditionals, batches: Iterable[Batch], device: torch.device | str = "cpu") -> float | None:
     """Per scored target, weighted; None where nothing is scored."""
     training = term.training
     term.eval()
     total = weight = 0.0
-    for batch in data.batches(tokens, context=term.context):
+    for batch in batches:
         scores = term.log_prob(batch.to(device))
         total += float((scores.values.double() * scores.weight).sum())
         weight += float((scores.weight * scores.scored).sum())
     term.train(training)
     return total / weight if weight else None
-
-
-def _decayed(parameters: list[nn.Parameter], decay: dict[str, float]) -> list[dict[str, Any]]:
-    """Matrices decay, biases and norms do not."""
-    matrices = [p for p in parameters if p.dim() > 1]
-    return [{"params": matrices, **decay}, {"params": [p for p in parameters if p.dim() <= 1], "weight_decay": 0.0}]
 
 
 @torch.no_grad()

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO, final
 
@@ -93,26 +93,33 @@ def side_by_side(fittings: Mapping[int, Fitting], resume: bool, jobs: int) -> Ge
         team.end()
 
 
-def with_help(fittings: Mapping[int, Fitting], resume: bool, helpers: int) -> Generator[int]:
+def with_help(
+    fittings: Mapping[int, Fitting], resume: bool, helpers: int, meanwhile: Callable[[], object] | None = None
+) -> Generator[int]:
     """Run them here, one after the other, and give the number of each when it is done. When that takes longer, and
     nobody else wants the cores, so many helpers run those that are not begun yet: the same numbers, sooner. What a
-    helper cannot do for want of memory is done here."""
+    helper cannot do for want of memory is done here. meanwhile: what else there is to do while helpers end theirs."""
     team, done = _Team(fittings, resume, spared=True), list[int]()
     began, worked = time.monotonic(), time.thread_time()
 
     def look_around(record: Record) -> None:
-        nonlocal helpers
-        passed = time.monotonic() - began
+        nonlocal helpers, began, worked
+        passed, mine = time.monotonic() - began, time.thread_time() - worked
         if helpers and team.waiting and passed > SOON:
-            team.start(helpers if time.thread_time() - worked > MINE * passed else 0)
-            helpers = 0
+            began, worked = began + passed, worked + mine  # where others are busy, look again later
+            if mine > MINE * passed:
+                team.start(helpers)
+                helpers = 0
         done.extend(team.heard(0.0))
 
     try:
         while team.waiting or team.running:
             if team.waiting:
                 done.append(team.run_here(look_around))
-            done.extend(team.heard(0.0 if team.waiting else 1.0))
+            elif meanwhile is not None:
+                meanwhile()
+                meanwhile = None
+            done.extend(team.heard(0.0 if team.waiting or meanwhile is not None else 1.0))
             yield from (done.pop(0) for _ in range(len(done)))
     except KeyboardInterrupt:
         team.interrupt()
