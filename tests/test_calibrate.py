@@ -11,6 +11,7 @@ from small import efa, ratings, weather
 import efattn
 from efattn import DataError, ModelFileError, inference, storage
 from efattn.inference import Calibration, reliability
+from efattn.inference.calibration import independent
 
 WEATHER = weather(days=200)
 PART = {name: WEATHER.filter(pl.col("day").is_between(*days)) for name, days in
@@ -39,6 +40,26 @@ def test_with_a_row_a_group_intervals_hold_exactly_what_they_promise(m):
         low, high = Calibration.fit(u[:-1], np.arange(m)).level([0.1, 0.9])
         held += low <= u[-1] <= high
     assert abs(held / tries - 0.8) < 4 * np.sqrt(0.16 / tries)
+
+
+def test_rows_that_say_the_same_count_once_and_independent_ones_each():
+    draw, group = np.random.default_rng(2), np.repeat(np.arange(200), 5)
+    assert independent(np.repeat(draw.random(200), 5), group) == pytest.approx(200)
+    assert independent(draw.random(1000), group) > 800
+    spread = np.repeat(draw.choice([0.05, 1.0], 200), 5)  # of some groups all values are near the middle
+    assert independent(0.5 + spread * (draw.random(1000) - 0.5), group) < 600
+    assert independent(draw.random(30), np.arange(30)) == 30
+
+
+def test_intervals_hold_what_they_promise_where_rows_of_a_group_go_together():
+    draw, held, tries = np.random.default_rng(3), [], 600
+    group = np.repeat(np.arange(21), 4)
+    for _ in range(tries):
+        z = 0.6 * draw.normal(size=21)[group] + 0.8 * draw.normal(size=84)
+        u = 1 / (1 + np.exp(-3 * z))  # laws that are too narrow
+        low, high = Calibration.fit(u[:80], group[:80]).level([0.1, 0.9])
+        held.append(np.mean((low <= u[80:]) & (u[80:] <= high)))
+    assert abs(np.mean(held) - 0.8) < 0.02
 
 
 def test_the_map_rises_from_0_to_1_and_its_two_ways_invert_each_other():

@@ -1,5 +1,7 @@
 """The distributions of a fitted model are what predict and score say, and what Python says the shell says."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -157,3 +159,16 @@ def test_the_shell_refuses_quantiles_that_are_none(tmp_path):
         answer = forked("predict", "m.efattn", "t.parquet", *words, cwd=tmp_path)
         assert answer.code == 2
         assert "--quantiles takes probabilities" in answer.err
+
+
+def test_rows_of_unknown_items_have_the_mixture_that_predict_has():
+    model = efa(terms="value", ensemble=2, companions=simple.ShrunkMean()).fit(TABLE, **BOTH)
+    (one,) = model.fitted_.companions["real"]
+    engine = replace(in_double(model.fitted_), companions={"real": (one._replace(share=0.2, new=0.9),)})
+    table = TABLE.with_columns(movie=pl.when(pl.int_range(pl.len()) % 3 == 0).then(pl.lit("other")).otherwise("movie"))
+    (law,) = inference.predict_distribution(engine, [Table.read(table)], tell=lambda note: None)
+    (told,) = inference.predict(engine, [Table.read(table)], quantiles=[0.2], tell=lambda note: None)
+    strange = (table["movie"] == "other").to_numpy()
+    np.testing.assert_allclose(law.laws[0][1].shares[:, -1].numpy(), np.where(strange, 0.9, 0.2))
+    for name, mine in (("mean", law.mean), ("sd", law.sd), ("q20", law.quantiles(0.2))):
+        np.testing.assert_allclose(mine, told[f"real_{name}"], rtol=1e-9)

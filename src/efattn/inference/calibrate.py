@@ -16,7 +16,7 @@ from efattn.inference.fitted import Fitted
 from efattn.inference.predict_distribution import distributions
 from efattn.inference.tables import Tell, announce, encoded
 
-FEWEST, ENOUGH = 5, 19  # groups; those with which a 90 % interval has an end of its own on both sides
+FEWEST, ENOUGH = 5, 19  # groups; with as many of one row each, a 90 % interval has an end of its own on both sides
 
 
 def calibrate(fitted: Fitted, tables: Iterable[Table], *, seed: int = 0, tell: Tell = announce) -> Fitted:
@@ -47,7 +47,7 @@ def _fitted(name: str, pit: np.ndarray, group: np.ndarray, tell: Tell) -> Calibr
             column=name,
         )
     if count < ENOUGH:
-        said = f"{name!r} is calibrated by {count} groups only: wide intervals still end where the model says."
+        said = f"{name!r} is calibrated by {count} groups only: what they say about other groups is rough."
         tell(Note("few groups", said, column=name))
     return Calibration.fit(pit, group)
 

@@ -1,12 +1,13 @@
 """A monotone map of probability levels, learnt from groups that a model has not seen.
 
-    F*(y) = G(F(y)),     G(u_(i)) = (m c_i + 1/2) / (m + 1)
+    F*(y) = G(F(y)),     G(u_(i)) = (k c_i + 1/2) / (k + 1),     k = n / (1 + (n_0 - 1) rho)
 
-u_(i): the sorted places P(Y <= y) of n calibration rows in their laws, c_i = (i - 1/2) / n, m: their groups. In
-between G is a line; below the first and above the last place it goes straight to 0 and 1, so that there the model's own
-law is kept. Rows of one group are one group's evidence: 1 / (m + 1) of the probability lies outside all places, as for
-one more group. With a row a group it is split conformal prediction: whatever the laws are, intervals that leave out a
-multiple of 2 / (m + 1) hold on average exactly what they promise.
+u_(i): the sorted places P(Y <= y) of n calibration rows in their laws, c_i = (i - 1/2) / n. In between G is a line;
+below the first and above the last place it goes straight to 0 and 1, so that there the model's own law is kept. Of the
+probability 1 / (k + 1) lies outside all places, as for one more row. k: how many independent rows these are, whose
+places are correlated within groups of about n_0 rows; rho: that correlation, of u or of |2 u - 1|, whichever is larger.
+With a row a group, k is n and this is split conformal prediction: whatever the laws are, intervals that leave out a
+multiple of 2 / (n + 1) hold on average exactly what they promise.
 """
 
 from collections.abc import Mapping
@@ -32,8 +33,8 @@ class Calibration:
     @classmethod
     def fit(cls, pit: np.ndarray, group: np.ndarray) -> "Calibration":
         """pit, group: (row,)."""
-        m, n = len(np.unique(group)), len(pit)
-        places, g = np.sort(np.clip(pit, 0.0, 1.0)), (m * (np.arange(n) + 0.5) / n + 0.5) / (m + 1)
+        m, n, k = len(np.unique(group)), len(pit), independent(pit, group)
+        places, g = np.sort(np.clip(pit, 0.0, 1.0)), (k * (np.arange(n) + 0.5) / n + 0.5) / (k + 1)
         if n > KNOTS:
             steps = np.linspace(g[0], g[-1], KNOTS)
             places, g = np.interp(steps, g, places), steps
@@ -57,3 +58,24 @@ class Calibration:
     def from_json(cls, saved: Mapping[str, Any]) -> "Calibration":
         own, adjusted = (np.array(saved[name], np.float64) for name in ("own", "adjusted"))
         return cls(own, adjusted, saved["rows"], saved["groups"])
+
+
+def independent(pit: np.ndarray, group: np.ndarray) -> float:
+    """How many independent rows these are worth: from one a group to all of them."""
+    _, number = np.unique(group, return_inverse=True)
+    count = np.bincount(number)
+    m, n = len(count), len(pit)
+    if m < 2 or m == n:
+        return float(m)
+    typical = (n - (count**2).sum() / n) / (m - 1)
+    rho = max(_within(x, number, count, typical) for x in (pit, np.abs(2 * pit - 1)))
+    return float(np.clip(n / (1 + (typical - 1) * rho), m, n))
+
+
+def _within(x: np.ndarray, number: np.ndarray, count: np.ndarray, typical: float) -> float:
+    """The correlation of two rows of one group, by the analysis of variance."""
+    m, n, means = len(count), len(x), np.bincount(number, x) / count
+    between = (count * (means - x.mean()) ** 2).sum() / (m - 1)
+    inside = ((x - means[number]) ** 2).sum() / (n - m)
+    whole = between + (typical - 1) * inside
+    return float(np.clip((between - inside) / whole, 0.0, 1.0)) if whole > 0 else 0.0
