@@ -138,12 +138,12 @@ def test_weights_are_where_no_step_makes_held_out_rows_more_probable():
     q = torch.as_tensor(DRAW.normal(size=7)).expand(40, -1)
     target, out = (s + 0.3 * q + torch.as_tensor(DRAW.gumbel(size=(40, 7)))).argmax(1), torch.zeros(40, 7).bool()
     out[:, 0] = target != 0
-    theta, score = neighbours.newton([s, q, r], target, out, [None, None, None])
+    theta, score = neighbours.newton([s, q, r], target, out, [None, None, None], [0.0, 1.0, 0.0])
     for step in torch.eye(3).tolist():
         for sign in (-0.01, 0.01):
             near = [x + sign * y for x, y in zip(theta, step, strict=True)]
-            assert neighbours.newton([s, q, r], target, out, near)[1] < score + 1e-9
-    kept, _ = neighbours.newton([s, q, r], target, out, [None, 0.5, 0.0])
+            assert neighbours.newton([s, q, r], target, out, near, near)[1] < score + 1e-6
+    kept, _ = neighbours.newton([s, q, r], target, out, [None, 0.5, 0.0], [0.0, 1.0, 0.0])
     assert kept[1:] == [0.5, 0.0]
 
 

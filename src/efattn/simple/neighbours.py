@@ -31,10 +31,10 @@ from efattn.simple.items import shares
 FULL, LARGEST = 2048, 256  # up to so many items, each adds to all; of more, to so many
 MOST = 15_000  # items of a matrix that is inverted
 POPULAR = 1500  # items that a penalty is chosen on
-CELLS, SAMPLE, ROWS = 2**22, 2**24, 4000  # numbers that are formed at a time; to choose by: rows times items, rows
+CELLS, SAMPLE, ROWS = 2**22, 2**23, 4000  # numbers that are formed at a time; to choose by: rows times items, rows
 PAIRS = 2**24  # of rows of a group, at a time
 DECAYS, POWERS = (1.0, 0.9, 0.7, 0.5, 0.3), (0.5, 0.0, 1.0)
-STEPS, SURE = 30, 1e-7  # of Newton; nats a row that are no gain
+STEPS, SURE = 30, 1e-6  # of Newton; nats a row that are no gain
 RIDGE = 1e-3  # on the three weights, in rows: a guard
 
 
@@ -124,6 +124,7 @@ class AddedScores(DirectlyFitted):
     def __init__(self, setting: Setting, options: _Added) -> None:
         super().__init__(setting.family, setting.context, setting.support)
         self.options, items = options, self.family.size
+        self.near = [0.0, 1.0, 0.0]  # the last weights that were found, from which the next search starts
         wide = items if items <= FULL else LARGEST
         self.register_buffer("added_to", torch.zeros(items, wide, dtype=torch.int32))
         self.register_buffer("amount", torch.zeros(items, wide))
@@ -226,7 +227,8 @@ class AddedScores(DirectlyFitted):
         there = torch.zeros(len(s), size + 1, dtype=torch.bool).scatter_(1, rows.item.clamp_max(size), True)[:, :size]
         out = there if self.support == "distinct" else torch.zeros((), dtype=torch.bool)
         features = [s, share.double().expand(len(s), -1), r]
-        return newton(features, rows.target, out, given)
+        self.near, score = newton(features, rows.target, out, given, self.near)
+        return self.near, score
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
         if batch.item is None:
@@ -288,10 +290,13 @@ def added(to: Tensor, amount: Tensor, item: Tensor, weight: Tensor, power: float
     return s, r
 
 
-def newton(features: list[Tensor], target: Tensor, out: Tensor, given: list[float | None]) -> tuple[list[float], float]:
+def newton(
+    features: list[Tensor], target: Tensor, out: Tensor, given: list[float | None], start: list[float]
+) -> tuple[list[float], float]:
     """Weights of features (row, item) under which the targets are most probable among the items that are not ruled
-    `out`, and their mean log-probability. given: those that are settled. The objective is concave."""
-    theta = torch.tensor([[0.0, 1.0, 0.0][k] if x is None else float(x) for k, x in enumerate(given)]).double()
+    `out`, and their mean log-probability. given: those that are settled; start: of the others. It is
+    concave in them."""
+    theta = torch.tensor([start[k] if x is None else float(x) for k, x in enumerate(given)]).double()
     free = [k for k, x in enumerate(given) if x is None]
     own = torch.stack([x.gather(1, target[:, None])[:, 0] for x in features], 1)  # (row, feature)
 
