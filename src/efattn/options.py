@@ -16,6 +16,7 @@ from efattn.errors import DataError, named, option
 MOST_MEMBERS = 1000
 MOST_EPOCHS = 2000  # that are planned
 STEPS = 12_000
+PATIENT, LEAST = 60, 60  # patience as a share of all steps, and in steps
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
     "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "log_normal", "multivariate_gaussian",
@@ -66,8 +67,8 @@ class Training:
     clip: float | None = _field(1.0, "The largest norm of a gradient; none for any.", above=0, zero=True)
     patience: int | Literal["auto"] | None = _field(
         "auto",
-        "Epochs without a better validation score before the rate falls or training stops; auto for 5, or those of 60 "
-        "steps; none to run all epochs.",
+        "Epochs without a better validation score before the rate falls or training stops; auto for 5, or those of "
+        f"{STEPS // PATIENT} steps (a sixtieth of {named('steps')}, and at least {LEAST}); none to run all epochs.",
         low=1,
         zero=True,
     )
@@ -125,7 +126,8 @@ class Training:
         return planned if self.epochs is None else self.epochs
 
     def patience_for(self, batches: int) -> int | None:
-        return max(5, -(-60 // max(batches, 1))) if self.patience == "auto" else self.patience
+        steps = max(self.planned_steps // PATIENT, LEAST)
+        return max(5, -(-steps // max(batches, 1))) if self.patience == "auto" else self.patience
 
     def warm_steps(self, total: int) -> int:
         """How many steps it takes until the highest rate."""

@@ -47,8 +47,8 @@ class Questions(ABC):
         and the probability of each. A model of items alone gives the most probable item of each row as <item>_mode, and
         its probability; recommend gives more of them. No column is replaced: a new one whose name is taken gets an
         underscore."""
-        tables = [Table.read(table)]
-        (answer,) = inference.predict(self._fitted(), tables, interval, quantiles=quantiles, member=member)
+        fitted, tables = self._fitted(), [Table.read(table)]
+        (answer,) = inference.predict(fitted, tables, interval, quantiles=quantiles, member=member)
         return answer
 
     def predict_distribution(self, table: Any, *, member: int | None = None) -> Distribution | Distributions:
@@ -85,9 +85,9 @@ class Questions(ABC):
         row. attributes: its own by column, one entry or one by group; by default those of the last row. among, exclude:
         give these items alone, or none of these: a list of names, or a table that has the items' columns. at_least:
         only what is so probable. Probabilities stay those among all items."""
-        tables = None if histories is None else [Table.read(histories)]
+        fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
         which: dict[str, Any] = {"among": among, "exclude": exclude, "at_least": at_least}
-        (answer,) = inference.recommend(self._fitted(), tables, k, at=at, attributes=attributes, **which, member=member)
+        (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, **which, member=member)
         return answer
 
     def evaluate(
