@@ -34,6 +34,7 @@ from efattn.training import Training
 KINDS = {kind.__name__: kind for kind in (EFA, LatentFactor, SimpleModel)}
 # tensors that older files do not have: of format 1; the scale of a group; what is known of new places
 LATER = ("marginal_fit", "tails", *(f"known_{name}" for name in Known._fields), *NEW_PLACES)
+TOGETHER = "together_"  # likewise, of cells that are missing
 
 
 def load(path: str | Path) -> Any:
@@ -181,7 +182,7 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Take a file's tensors, where names and shapes agree."""
     mine = dict(tensors)
     for name, x in module.state_dict().items():
-        if name not in mine and name.endswith(LATER):
+        if name not in mine and (name.endswith(LATER) or name.startswith(TOGETHER)):
             mine[name] = torch.zeros(x.shape, dtype=x.dtype)
         if name not in mine or mine[name].shape != x.shape or mine[name].dtype != x.dtype:
             raise DataError(f"its tensor {name!r} is missing or of another shape")

@@ -6,13 +6,15 @@
     linear     attributes, standardised, and the logarithm of the exposure;   bent: their hinges and products
     extras     shrunk means of residuals, the ratio of what was seen to what was expected, the nearest rows where rows
                are ordered, how many are seen, how far the row's attributes are from the others'
-    cells      the residual of every item that the row may see, 0 where it sees none
+    cells      the residual of every item that the row may see; of one that is missing what the others let expect where
+               groups of the fit are complete, else 0
     scatter    how uncertain the level is, how much residuals of the context vary, and where the base stands
 
 A row never sees itself. Each value column has residuals of its own, and of the other rows all of them are seen.
 """
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple, final
 
@@ -30,6 +32,8 @@ CLIP = 8.0  # standard deviations of a residual, and of an attribute
 KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles at which an attribute may bend
 MOST_PRODUCTS = 8  # attributes, up to which their products are looked at
 SCATTER = 3
+COMPLETE = 0.95  # of all cells of a fit's groups, from which on one that is missing is expected from the others
+PIECE = 1024  # rows that are completed at a time
 
 
 @final
@@ -147,6 +151,7 @@ class Sight:
             sizes |= {f"start_{c}": (self.items + 1, one.family.size), f"base_own_{c}": (self.items + 1,)}
             sizes |= {f"base_shared_{c}": (self.linear_size + self.bent_size,), f"within_{c}": (mixed.size(a),)}
             sizes |= {f"base_spread_{c}": (self.items + 1, one.free), f"firm_{c}": (4,)}
+            sizes |= {f"together_{c}": (self.cells, self.cells)}
         return sizes
 
     # ---- attributes
@@ -246,7 +251,7 @@ class Sight:
             if number == 0:
                 extras.append((count + 1).log() - 1)
                 extras += self._deviations(seen[..., :n], linear[:, :n, :-1])
-            by_cell.append(self._by_cell(cells, seen, rest.pearson))
+            by_cell.append(self._by_cell(cells, seen, rest.pearson, self.learnt.get(f"together_{number}")))
             scatter.append(_scatter(variance / mine.noise, seen, rest, count, total))
         context = (torch.stack(extras, -1), torch.cat(by_cell, -1))
         parts = (torch.stack(levels, -1), linear[:, :n], bent[:, :n], *context)
@@ -277,12 +282,62 @@ class Sight:
         away = torch.where(count > 0, x - seen @ x / count.clamp_min(1), 0.0) * self.learnt["varies"]
         return list(away.unbind(-1))
 
-    def _by_cell(self, cells: Cells, seen: Tensor, pearson: Tensor) -> Tensor:
+    def _by_cell(self, cells: Cells, seen: Tensor, pearson: Tensor, together: Tensor | None) -> Tensor:
+        """together: how cells vary together, where fits are to complete groups; what is missing is then expected from
+        what is not, as else an average would stand there."""
         size = self.cells
         if not size:
             return pearson.new_zeros(*seen.shape[:2], 0)
-        where = torch.nn.functional.one_hot(cells.index.clamp_max(size), size + 1)[..., :size].double()
-        return seen @ (where * pearson[..., None]) / (seen @ where).clamp_min(1)
+        where = self._where(cells)
+        number = seen @ where
+        x = seen @ (where * pearson[..., None]) / number.clamp_min(1)
+        if together is None or not bool(together.any()):
+            return x
+        return completed(x, number > 0, where[:, : cells.length] == 0, together)
+
+    def _where(self, cells: Cells) -> Tensor:
+        """(batch, context, cell): 1 at the cell that a position is of."""
+        return torch.nn.functional.one_hot(cells.index.clamp_max(self.cells), self.cells + 1)[
+            ..., : self.cells
+        ].double()
+
+    def together(self, batches: Iterable[Batch]) -> list[Tensor]:
+        """For each column (cell, cell): second moments of residuals, drawn to those of cells on their own as groups are
+        few; 0 where groups are not complete, or later rows are not seen."""
+        rows: list[list[Tensor]] = [[] for _ in self.columns]
+        there = list[Tensor]()
+        for batch in batches if self.cells and self.context == "others" else ():
+            cells = Cells.of(batch, self.items, self.lags, self.has_items)
+            where = self._where(cells)
+            for mine, rest in zip(rows, self.residuals(batch, cells, torch.cat(self.basis(batch), -1)), strict=True):
+                number = (where * rest.seen[..., None].double()).sum(1)
+                mine.append((where * rest.pearson[..., None]).sum(1) / number.clamp_min(1))
+                there.append(number == 1)
+        if not there or float(torch.cat(there).double().mean()) < COMPLETE:
+            return [torch.zeros(self.cells, self.cells, dtype=torch.float64) for _ in rows]
+        return [_second_moments(torch.cat(mine)) for mine in rows]
+
+
+def _second_moments(x: Tensor) -> Tensor:
+    moments = x.mT @ x / max(len(x), 1)
+    share = len(x) / (len(x) + x.shape[1])
+    return share * moments + (1 - share) * torch.diag(moments.diagonal()) + 1e-6 * torch.eye(x.shape[1]).double()
+
+
+def completed(x: Tensor, seen: Tensor, wanted: Tensor, together: Tensor) -> Tensor:
+    """x (..., cell) with the expectation of what is wanted and not seen, given what is seen."""
+    gaps = ~seen & wanted
+    some = gaps.any(-1)
+    if not bool(some.any()):
+        return x
+    filled, here = x.clone(), some.nonzero(as_tuple=True)
+    known, there = x[here], seen[here].double()
+    parts = []
+    for values, mask in zip(known.split(PIECE), there.split(PIECE), strict=True):
+        inside = mask[..., None] * together * mask[..., None, :] + torch.diag_embed(1 - mask)
+        parts.append((torch.linalg.solve(inside, (values * mask)[..., None])[..., 0] * mask) @ together)
+    filled[here] = torch.where(gaps[here], torch.cat(parts), known)
+    return filled
 
 
 def _scatter(uncertain: Tensor, seen: Tensor, rest: Residuals, count: Tensor, total: Tensor) -> Tensor:

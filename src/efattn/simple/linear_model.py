@@ -136,6 +136,8 @@ class PenalisedLinear(DirectlyFitted):
             raise DataError("There is no value to fit a linear model to.")
         first = self._units(groups)
         sight = self._with_mixed(self._with_base(first, groups, begun + self.seconds / 4), groups)
+        together = sight.together(groups.batches(TOKENS // 4, context=self.context, dtype=torch.float64))
+        sight = sight.knowing(**{f"together_{c}": x for c, x in enumerate(together)})
         self._set(**sight.learnt)
         rows = self._rows(sight, groups)
         penalties = self._given()
