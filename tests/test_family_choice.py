@@ -162,3 +162,11 @@ def test_items_of_very_different_spread_are_seen_in_units_of_their_own(monkeypat
     assert [seen[blueprint.train.item == k].std() for k in range(4)] == pytest.approx([1.0] * 4, abs=0.05)
     alike = decided(3 + DRAW.normal(size=(60, 1)) + DRAW.normal(size=(60, 4)))
     assert alike.schema.standardiser.methods == ("item",)
+
+
+def test_more_items_than_groups_say_nothing_against_a_normal_law():
+    """A map from item to item would fit so few groups to the last digit, and only heavy tails would survive that."""
+    rng, shape = np.random.default_rng(0), (16, 60)
+    y = 3 * rng.normal(size=(16, 1)) + rng.normal(size=60) + 0.5 * rng.normal(size=shape)
+    (choice,) = decided(y, *shape).choices
+    assert choice.family.name == "gaussian"

@@ -28,7 +28,7 @@ HELD, SPLITS = 0.25, 3  # share left out, and how often
 LARGE = 500_000  # rows looked at times items, from which on what each item looks like on its own decides
 FEWEST = 8  # groups: of fewer, what is left out says more about the linear model than about the family
 SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
-PENALTY = 100.0  # of the linear model: the same for all
+PENALTY, STRONG = 100.0, 10_000.0  # of the linear model, the same for all families; with fewer groups than items
 HEAVY = 0.02  # nats a value by which a t law has to be better, besides
 TOKENS = 16_384
 
@@ -87,13 +87,14 @@ def _scores(
     """Of the groups left out, (group, 2) each; only of those that can be fitted in time, which none is cut at: half a
     fit says nothing about a family."""
     groups = _fewer(draft, seed)
+    penalty = STRONG if len(groups) < draft.items * (draft.schema.lags + 1) else PENALTY
     scores = dict[str, Tensor]()
     for family in rivals:
         try:
             mine = split(replace(draft, family=Product((family,)), groups=groups), HELD, seed, standardise)
             assert mine.train is not None
             assert mine.held is not None
-            model = LinearModel(penalty=PENALTY, seconds=4 * SECONDS).build(mine.setting("value", context))
+            model = LinearModel(penalty=penalty, seconds=4 * SECONDS).build(mine.setting("value", context))
             model.fit(mine.train)  # type: ignore[operator]
             one = _by_group(model, mine.held)
             one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
