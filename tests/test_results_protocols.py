@@ -50,6 +50,16 @@ def test_the_peer_that_validation_chose_is_the_one_to_compare_with_under_both_pr
     assert cells[-2:] == ["+0.750 ± 0.000", "behind"]
 
 
+def test_peers_are_chosen_by_the_seeds_that_all_have():
+    """Another seed has other rows, and what is easy there says nothing."""
+    setting = BEYOND[2]
+    one, two = (e for e in setting.entries if e.model in ("item mean", "low-rank Gaussian"))
+    first = {**made_up(setting, one, 0), "held_out": {"value": 0.5}}
+    records = [first, shifted(first, two, -0.5, held_out={"value": 0.75})]
+    records.append({**shifted(made_up(setting, one, 1), two, -0.5), "held_out": {"value": 0.125}})
+    assert cells_of(Results(records, {}), setting, TRAIN)[2] == "item mean"
+
+
 def test_a_peer_that_is_told_more_is_none_to_compare_with():
     setting = BEYOND[0]
     more, less = (next(e for e in setting.entries if e.competes and bool(e.sees) is told) for told in (True, False))

@@ -69,18 +69,29 @@ def best_peer(
     protocol: Protocol = TRAIN,
     sees: Iterable[str] = (),
 ) -> Chosen | None:
-    """Of those that have run under the protocol."""
-    test, held = dict[Entry, float](), dict[Entry, float]()
-    for entry in setting.entries:
-        runs = runs_of(by_run, setting, entry, protocol) if entry.competes and set(entry.sees) <= set(sees) else []
-        if runs:
-            test[entry] = float(np.mean([run["value"] for run in runs]))
-            first = [run["held_out"]["value"] for run in runs_of(by_run, setting, entry) if "held_out" in run]
-            held |= {entry: float(np.mean(first))} if first else {}
+    """Of those that have run under the protocol, by the seeds that all of them have where rows move with the seed."""
+    several = {
+        entry: runs
+        for entry in setting.entries
+        if entry.competes and set(entry.sees) <= set(sees) and (runs := runs_of(by_run, setting, entry, protocol))
+    }
+    first = {entry: [run for run in runs_of(by_run, setting, entry) if "held_out" in run] for entry in several}
+    test = {entry: float(np.mean([run["value"] for run in _paired(several, entry, setting)])) for entry in several}
+    held = {
+        entry: float(np.mean([run["held_out"]["value"] for run in _paired(first, entry, setting)]))
+        for entry, runs in first.items()
+        if runs
+    }
     if not test:
         return None
     by, losses = ("validation", held) if len(held) == len(test) else ("test", test)
     return Chosen(min(losses, key=lambda entry: losses[entry]), by)
+
+
+def _paired(several: dict[Entry, list[Record]], entry: Entry, setting: Setting) -> list[Record]:
+    """Of one model, the runs of seeds that all have; all of its runs where rows stay the same, or no seed is shared."""
+    seeds = set.intersection(*({run["seed"] for run in runs} for runs in several.values()))
+    return [run for run in several[entry] if run["seed"] in seeds or not setting.moving or not seeds]
 
 
 def standing(gap: Record) -> str | None:
