@@ -50,7 +50,7 @@ OTHERS = (
     "value", "user", "past", "nan", "\x00", "a" * 1000, [], [1], ["x"], [None], {}, {"x": 1}, [[[[[]]]]],
     {"is": "tuple", "value": 1}, {"is": "family", "value": {"name": "poisson"}}, {"number": "x"},
 )  # fmt: skip
-QUICK, BLOCKS, BLOCK = 200, 20, 100
+QUICK, BLOCKS, BLOCK = 200, 14, 100
 
 
 def places(node, path=()):
