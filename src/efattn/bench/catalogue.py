@@ -5,8 +5,6 @@ thread. Of a million items the batch is smaller, so that the whole arrays fit in
 with the batch as it was, too.
 """
 
-import json
-import platform
 import sys
 from pathlib import Path
 from typing import Any
@@ -14,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from efattn import __version__, storage
+from efattn.bench.keeping import keep
 from efattn.bench.measure import Work, fastest, peak_bytes
 from efattn.data import Batch
 from efattn.families import Categorical
@@ -24,6 +22,7 @@ from efattn.network import Embedding, Head, ItemVectors, Stack, perceptron
 ITEMS = (1_000, 12_000, 100_000, 1_000_000)
 TOKENS, LENGTH, WIDTH = 1024, 8, 64
 CELLS = 2**27  # of an array of tokens by items
+REPEATS = 10  # at most
 
 
 def term(items: int) -> Term:
@@ -96,7 +95,7 @@ def record(items: int, repeats: int) -> dict[str, Any]:
     return found
 
 
-def run(repeats: int = 10, most: int = ITEMS[-1]) -> dict[str, Any]:
+def run(repeats: int = REPEATS, most: int = ITEMS[-1]) -> list[dict[str, Any]]:
     """All numbers of items up to `most`; prints a row as soon as it is known."""
     torch.set_num_threads(1)
     print(f"{'':15}{'milliseconds':>20}{'peak MiB':>20}{'ratios':>26}{'difference':>20}")
@@ -111,15 +110,12 @@ def run(repeats: int = 10, most: int = ITEMS[-1]) -> dict[str, Any]:
         ratios = f"{one['blocks_over_whole']:14.2f}x{one['whole_over_blocks_memory']:10.1f}x"
         apart = f"{one['difference']['loss']:10.0e}{one['difference']['gradients']:10.0e}"
         print(f"{items:9}{one['tokens']:6}{times}{peaks}{ratios}{apart}", flush=True)
-    about = {"version": __version__, "torch": torch.__version__, "python": platform.python_version()}
-    return {"about": about | {"repeats": repeats, "threads": 1, "layers": 2, "width": WIDTH}, "records": records}
+    return records
 
 
 def main(folder: Path) -> None:
-    measured = run()
-    folder.mkdir(parents=True, exist_ok=True)
-    with storage.beside(folder / "catalogue.json") as part:
-        part.write_text(json.dumps(measured, indent=1) + "\n")
+    about = {"torch": torch.__version__, "repeats": REPEATS, "threads": 1, "layers": 2, "width": WIDTH}
+    keep(folder, "catalogue", run(), **about)
 
 
 if __name__ == "__main__":

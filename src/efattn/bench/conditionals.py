@@ -3,20 +3,18 @@
 Forward and backward of a two-layer stack (width 32, two heads) over batches of about 1,600 observations, one thread.
 """
 
-import json
-import platform
 import sys
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from efattn import __version__, storage
+from efattn.bench.keeping import keep
 from efattn.bench.measure import Work, fastest, peak_bytes
 from efattn.network import Context, Stack, Visibility
 from efattn.network.conditionals import literal
 
-LENGTHS = (12, 24, 50, 100, 200)
+LENGTHS, REPEATS = (12, 24, 50, 100, 200), 15
 CONTEXTS: tuple[Context, ...] = ("others", "past")
 
 
@@ -62,7 +60,7 @@ def table(records: list[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-def run(repeats: int = 15) -> dict[str, Any]:
+def run(repeats: int = REPEATS) -> list[dict[str, Any]]:
     """All lengths and contexts; prints a row as soon as it is known."""
     torch.set_num_threads(1)
     print(f"{'':14}{'milliseconds':>30}{'peak MiB':>18}{'ratios':>36}")
@@ -77,20 +75,12 @@ def run(repeats: int = 15) -> dict[str, Any]:
             peaks = "".join(f"{one['peak_bytes'][name] / 2**20:9.1f}" for name in ("fast", "literal"))
             ratios = f"{one['literal_over_fast']:13.1f}x{one['fast_over_ordinary']:14.1f}x"
             print(f"{context:8}{length:6}{times}{peaks}{ratios}{one['literal_over_fast_memory']:8.1f}x", flush=True)
-    about = {
-        "version": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "repeats": repeats,
-    }
-    return {"about": about | {"threads": 1, "layers": 2, "width": 32, "heads": 2, "seed": 0}, "records": records}
+    return records
 
 
 def main(folder: Path) -> None:
-    measured = run()
-    folder.mkdir(parents=True, exist_ok=True)
-    with storage.beside(folder / "conditionals.json") as part:
-        part.write_text(json.dumps(measured, indent=1) + "\n")
+    about = {"torch": torch.__version__, "repeats": REPEATS, "threads": 1, "layers": 2, "width": 32, "heads": 2}
+    keep(folder, "conditionals", run(), **about, seed=0)
 
 
 if __name__ == "__main__":

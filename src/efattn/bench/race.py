@@ -5,14 +5,13 @@ paper's, and then scores the test baskets once.
 """
 
 import json
-import platform
 import subprocess
 import sys
 import time
 from pathlib import Path
 from typing import Any
 
-from efattn import __version__, storage
+from efattn.bench.keeping import keep
 
 PAPER = 3.420
 
@@ -48,10 +47,7 @@ def main(folder: Path, seeds: int = 3) -> None:
         record = json.loads(done.stdout) | {"paper": PAPER, "seconds": time.perf_counter() - start}
         records.append(record)
         print(f"Instacart, others, seed {seed}: {record['test']:.4f} after {record['seconds']:.1f} s (paper {PAPER})")
-    folder.mkdir(parents=True, exist_ok=True)
-    with storage.beside(folder / "race.json") as part:
-        about = {"version": __version__, "python": platform.python_version()}
-        part.write_text(json.dumps({"about": about, "records": records}, indent=1) + "\n")
+    keep(folder, "race", records)
 
 
 if __name__ == "__main__":

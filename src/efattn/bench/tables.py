@@ -4,7 +4,6 @@ Each case runs in a process of its own, which first draws the table and then not
 """
 
 import json
-import platform
 import resource
 import subprocess
 import sys
@@ -12,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from efattn import __version__, storage
+from efattn.bench.keeping import keep
 
 CASES = ("sorted", "shuffled", "text")
 
@@ -63,10 +62,7 @@ def main(folder: Path, rows: int = 10_000_000) -> None:
         records.append(record)
         seconds = f"{record['read_seconds']:8.1f}{record['batch_seconds']:9.1f}"
         print(f"{rows:10}  {case:10}{seconds}{record['peak_bytes'] / 2**30:10.2f}", flush=True)
-    folder.mkdir(parents=True, exist_ok=True)
-    with storage.beside(folder / "tables.json") as part:
-        about = {"version": __version__, "python": platform.python_version()}
-        part.write_text(json.dumps({"about": about, "records": records}, indent=1) + "\n")
+    keep(folder, "tables", records)
 
 
 if __name__ == "__main__":

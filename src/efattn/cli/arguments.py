@@ -1,16 +1,21 @@
 """Arguments and options that several verbs share."""
 
+import functools
+import inspect
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from efattn.cli.names import flag
+from efattn.cli.declaring import with_parameters
+from efattn.cli.names import LAYOUT, flag
 from efattn.errors import DataError
 
 SEVERAL = ("--quantiles",)  # options that take several numbers
-LAYOUT = "How the table is laid out (found from the file unless said)"
+PIECE = 128.0  # MiB
+PANEL = "How the table is laid out (found from the file unless said)"
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that fit wrote.", show_default=False)]
 Source = Annotated[
@@ -37,42 +42,34 @@ Member = Annotated[
 ]
 OneMember = Annotated[int, typer.Option("--member", help="Which member of an ensemble, from 0.")]
 
-Separator = Annotated[str | None, typer.Option(help="Between the columns.", rich_help_panel=LAYOUT, show_default=False)]
+Separator = Annotated[str | None, typer.Option(help="Between the columns.", rich_help_panel=PANEL, show_default=False)]
 Decimal = Annotated[
-    str | None, typer.Option(help="Point or comma in numbers.", rich_help_panel=LAYOUT, show_default=False)
+    str | None, typer.Option(help="Point or comma in numbers.", rich_help_panel=PANEL, show_default=False)
 ]
 Header = Annotated[
     bool | None,
     typer.Option(
-        "--header/--no-header", help="The first line has the names.", rich_help_panel=LAYOUT, show_default=False
+        "--header/--no-header", help="The first line has the names.", rich_help_panel=PANEL, show_default=False
     ),
 ]
 Columns = Annotated[
     str | None,
-    typer.Option(metavar="NAME,NAME,...", help="The columns' names.", rich_help_panel=LAYOUT, show_default=False),
+    typer.Option(metavar="NAME,NAME,...", help="The columns' names.", rich_help_panel=PANEL, show_default=False),
 ]
 Encoding = Annotated[
-    str | None, typer.Option(help="Of the text, as latin-1.", rich_help_panel=LAYOUT, show_default=False)
+    str | None, typer.Option(help="Of the text, as latin-1.", rich_help_panel=PANEL, show_default=False)
 ]
 
 
 Baskets = Annotated[
     bool,
-    typer.Option(
-        "--baskets", help="One basket a line, its items side by side: milk,bread,tea.", rich_help_panel=LAYOUT
-    ),
+    typer.Option("--baskets", help="One basket a line, its items side by side: milk,bread,tea.", rich_help_panel=PANEL),
 ]
 
 
-def layout(
-    separator: str | None,
-    decimal: str | None,
-    header: bool | None,
-    columns: str | None,
-    encoding: str | None,
-    baskets: bool = False,
-) -> dict[str, Any]:
-    """What tables.read takes."""
+def layout(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What tables.read takes, of all that was asked."""
+    separator, decimal, header, columns, encoding, baskets = (asked[name] for name in LAYOUT)
     if separator in ("tab", "\\t"):
         separator = "\t"
     if separator is not None and (len(separator) != 1 or not separator.isascii()):
@@ -85,6 +82,29 @@ def layout(
     if baskets and (wrong := [name for name in given if name in ("decimal", "header", "columns")]):
         raise DataError(f"--baskets has lines of items and nothing else: leave {flag(wrong[0])} out.")
     return given | ({"baskets": True} if baskets else {})
+
+
+def layout_parameters() -> list[inspect.Parameter]:
+    """The options that say how a table is laid out."""
+    kinds = (Separator, Decimal, Header, Columns, Encoding, Baskets)
+    return [
+        inspect.Parameter(
+            name, inspect.Parameter.KEYWORD_ONLY, default=False if kind is Baskets else None, annotation=kind
+        )
+        for name, kind in zip(LAYOUT, kinds, strict=True)
+    ]
+
+
+def laid_out(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb whose `layout` is said in a shell by those options."""
+
+    @functools.wraps(verb)
+    def asked_for(**asked: Any) -> None:
+        rest = {name: word for name, word in asked.items() if name not in LAYOUT}
+        verb(**rest, layout=layout(asked))
+
+    own = [one for name, one in inspect.signature(verb).parameters.items() if name != "layout"]
+    return with_parameters(asked_for, [*own, *layout_parameters()])
 
 
 def entries(words: list[str] | None) -> dict[str, str] | None:

@@ -9,7 +9,7 @@ import typer
 
 from efattn.cli import arguments, output, tables
 from efattn.cli.declaring import from_option, from_role, parameter, with_parameters
-from efattn.cli.fitting import KINDS, LAYOUT, MODEL, TRAINING, WHICH, Kind, estimator_of, known, options_of, roles_of
+from efattn.cli.fitting import KINDS, MODEL, TRAINING, WHICH, Kind, estimator_of, known, options_of, roles_of
 from efattn.cli.messages import tell
 from efattn.cli.names import shell_option
 from efattn.cli.outcome import Interrupted
@@ -69,7 +69,7 @@ def parameters() -> list[inspect.Parameter]:
         *(from_option(one, TRAINING) for one in training.values()),
         known("force", arguments.Force, False),
         known("json", arguments.Json, False),
-        *(known(name, getattr(arguments, name.title()), False if name == "baskets" else None) for name in LAYOUT),
+        *arguments.layout_parameters(),
     ]
 
 
@@ -82,7 +82,7 @@ def compare(**asked: Any) -> None:
     output.check_output(path, True, (".json",))
     output.check_output(plot, asked["force"], (".png",))
     output.check_apart(path, "The comparison", asked["table"])
-    layout = arguments.layout(*(asked[name] for name in LAYOUT))
+    layout = arguments.layout(asked)
     options = options_of({**dict.fromkeys(described(KINDS[Kind.latent])), **asked, "model": Kind.efa, "jobs": None})
     source = tables.read(asked["table"], layout)
     roles = roles_of(asked, source)

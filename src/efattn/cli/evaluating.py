@@ -12,7 +12,6 @@ from efattn.cli.messages import note, say, tell
 from efattn.cli.names import flag
 from efattn.errors import DataError, counted
 
-PIECE = 128.0
 LENGTHS = [1, 5, 10, 20]
 PART = "The parts"
 
@@ -41,6 +40,7 @@ def add_to(app: typer.Typer) -> None:
         app.command(epilog="\n\n".join(["Examples:", *examples]))(verb)
 
 
+@arguments.laid_out
 def evaluate(
     model: arguments.Model,
     table: arguments.Source,
@@ -91,13 +91,9 @@ def evaluate(
     ] = None,
     force: arguments.Force = False,
     json: arguments.Json = False,
-    piece_size: arguments.PieceSize = PIECE,
-    separator: arguments.Separator = None,
-    decimal: arguments.Decimal = None,
-    header: arguments.Header = None,
-    columns: arguments.Columns = None,
-    encoding: arguments.Encoding = None,
-    baskets: arguments.Baskets = False,
+    piece_size: arguments.PieceSize = arguments.PIECE,
+    *,
+    layout: dict[str, Any],
 ) -> None:
     """How well a model predicts rows that it did not see, each from its context.
 
@@ -105,16 +101,13 @@ def evaluate(
     lengths of the list; how much of the catalogue the lists cover and how novel they are; whether the mass of a list is
     the share of its hits. Of values: log score, CRPS, errors, and how often intervals hold what came. Standard errors
     are over groups; an item that the model does not know counts as missed."""
-    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
     for path, suffixes in ((output, out.FORMATS), (items, out.FORMATS), (plot, (".png",))):
         out.check_output(path, force, suffixes)
         out.check_apart(path, "A result", model, table, *(one for one in (output, items, plot) if one is not path))
     arguments.check_piece_size(piece_size)
     if any(length < 1 for length in k or ()):
         raise DataError(f"{flag('k')} is the length of a list, a whole number >= 1; found {k}.", option="k")
-    tables.check_model(model)
-    tables.look(table, layout)
-    fitted = tables.load(model)
+    fitted = tables.both(model, table, layout)
 
     from efattn import inference
 
@@ -169,6 +162,7 @@ def _name(line: Any) -> str:
     return line.metric if line.k is None else f"inside its {line.k:.0%} interval"
 
 
+@arguments.laid_out
 def split(
     table: arguments.Source,
     output: Annotated[
@@ -207,18 +201,13 @@ def split(
     seed: Annotated[int, typer.Option(min=0, help="Of the groups that are drawn.")] = 0,
     force: arguments.Force = False,
     json: arguments.Json = False,
-    separator: arguments.Separator = None,
-    decimal: arguments.Decimal = None,
-    header: arguments.Header = None,
-    columns: arguments.Columns = None,
-    encoding: arguments.Encoding = None,
-    baskets: arguments.Baskets = False,
+    *,
+    layout: dict[str, Any],
 ) -> None:
     """A table to fit on, one to choose by and one to judge by.
 
     Each has the rows that count and their history: the column target is true where a row counts. Fit on the first, and
     give the others to evaluate."""
-    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
     paths = {name: output.with_name(_beside(output.name, name)) for name in ("train", "validation", "test")}
     for path in paths.values():
         out.check_output(path, force, out.FORMATS)

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from efattn.estimators.blueprint import Blueprint
 
 WHICH, MODEL, TRAINING = "Which column is what", "The model", "How it is fitted"
-LAYOUT = ("separator", "decimal", "header", "columns", "encoding", "baskets")
 EXAMPLES = """Examples:
 
 efattn fit ratings.csv --group user --item movie --value rating --family poisson \\
@@ -82,7 +81,7 @@ def parameters() -> list[inspect.Parameter]:
         known("compare", COMPARE, True),
         known("force", arguments.Force, False),
         known("json", arguments.Json, False),
-        *(known(name, getattr(arguments, name.title()), False if name == "baskets" else None) for name in LAYOUT),
+        *arguments.layout_parameters(),
     ]  # fmt: skip
 
 
@@ -106,7 +105,7 @@ def fit(**asked: Any) -> None:
     output.check_apart(path, "The model", asked["table"], asked["validation"])
     output.check_apart(history, "--history", asked["table"], asked["validation"], path)
     _check_checkpoint(checkpoint, bool(asked["resume"]), asked["force"])
-    layout = arguments.layout(*(asked[name] for name in LAYOUT))
+    layout = arguments.layout(asked)
     options = options_of(asked)
     source = tables.read(asked["table"], layout)
     roles = roles_of(asked, source)

@@ -154,3 +154,10 @@ def _console() -> Any:
     from rich.console import Console
 
     return Console(stderr=True)
+
+
+def both(model: Path, table: str, layout: dict[str, Any]) -> Any:
+    """The fitted model, once model and table are found to be there."""
+    check_model(model)
+    look(table, layout)
+    return load(model)

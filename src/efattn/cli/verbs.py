@@ -13,7 +13,6 @@ from efattn.cli.names import flag
 from efattn.errors import DataError, counted
 
 K = Annotated[int, typer.Option(flag("k"), "-k", help="How many.")]
-PIECE = 128.0
 NARROW, MOST = 8, 5  # letters of a context that are enough to know it by; contexts that are named
 
 
@@ -42,23 +41,19 @@ def add_to(app: typer.Typer) -> None:
         app.command(epilog="\n\n".join(["Examples:" if len(examples) > 1 else "Example:", *examples]))(verb)
 
 
+@arguments.laid_out
 def score(
     model: arguments.Model,
     table: arguments.Source,
     member: arguments.Member = None,
     json: arguments.Json = False,
-    piece_size: arguments.PieceSize = PIECE,
-    separator: arguments.Separator = None,
-    decimal: arguments.Decimal = None,
-    header: arguments.Header = None,
-    columns: arguments.Columns = None,
-    encoding: arguments.Encoding = None,
-    baskets: arguments.Baskets = False,
+    piece_size: arguments.PieceSize = arguments.PIECE,
+    *,
+    layout: dict[str, Any],
 ) -> None:
     """The log-likelihood of a table, in nats per scored row."""
-    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
     arguments.check_piece_size(piece_size)
-    fitted = _both(model, table, layout)
+    fitted = tables.both(model, table, layout)
 
     from efattn import inference
 
@@ -74,6 +69,7 @@ def score(
     tell(f"{scores['scored']:,} of {scores['observations']:,} rows scored{unknown}.")
 
 
+@arguments.laid_out
 def predict(
     model: arguments.Model,
     table: arguments.Source,
@@ -88,13 +84,9 @@ def predict(
     output: arguments.Output = None,
     force: arguments.Force = False,
     json: arguments.Json = False,
-    piece_size: arguments.PieceSize = PIECE,
-    separator: arguments.Separator = None,
-    decimal: arguments.Decimal = None,
-    header: arguments.Header = None,
-    columns: arguments.Columns = None,
-    encoding: arguments.Encoding = None,
-    baskets: arguments.Baskets = False,
+    piece_size: arguments.PieceSize = arguments.PIECE,
+    *,
+    layout: dict[str, Any],
 ) -> None:
     """The rows of a table with what is expected of each value beside them.
 
@@ -103,13 +95,12 @@ def predict(
 
     A file larger than --piece-size is read in pieces, if the rows of each group are together and the model sees no
     lags."""
-    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
     out.check_output(output, force, out.FORMATS)
     arguments.check_piece_size(piece_size)
     if not 0 < interval < 1:
         raise DataError(f"--interval is a probability between 0 and 1; found {interval!r}.", option="interval")
     levels = arguments.numbers("quantiles", quantiles)
-    fitted = _both(model, table, layout)
+    fitted = tables.both(model, table, layout)
 
     from efattn import inference
 
@@ -123,6 +114,7 @@ def predict(
         say(f"Wrote {counted(rows, 'row')} to {output}.")
 
 
+@arguments.laid_out
 def recommend(
     model: arguments.Model,
     table: Annotated[
@@ -162,19 +154,14 @@ def recommend(
     output: arguments.Output = None,
     force: arguments.Force = False,
     json: arguments.Json = False,
-    separator: arguments.Separator = None,
-    decimal: arguments.Decimal = None,
-    header: arguments.Header = None,
-    columns: arguments.Columns = None,
-    encoding: arguments.Encoding = None,
-    baskets: arguments.Baskets = False,
+    *,
+    layout: dict[str, Any],
 ) -> None:
     """The most probable further items of each group.
 
     The next one (context past) or a missing one (others); without a table, the first one."""
-    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
     out.check_output(output, force, out.FORMATS)
-    fitted = tables.load(model) if table is None else _both(model, table, layout)
+    fitted = tables.load(model) if table is None else tables.both(model, table, layout)
 
     from efattn import inference
 
@@ -207,6 +194,7 @@ def similar(
     out.deliver([rows], output, json, table=True)
 
 
+@arguments.laid_out
 def attention(
     model: arguments.Model,
     table: arguments.Source,
@@ -221,20 +209,15 @@ def attention(
     output: arguments.Output = None,
     force: arguments.Force = False,
     json: arguments.Json = False,
-    separator: arguments.Separator = None,
-    decimal: arguments.Decimal = None,
-    header: arguments.Header = None,
-    columns: arguments.Columns = None,
-    encoding: arguments.Encoding = None,
-    baskets: arguments.Baskets = False,
+    *,
+    layout: dict[str, Any],
 ) -> None:
     """What each row of one group looks at.
 
     The mean over layers and heads, in percent; with --json or -o, every layer and head in long form: layer, head,
     target, context, lag, weight."""
-    layout = arguments.layout(separator, decimal, header, columns, encoding, baskets)
     out.check_output(output, force, out.FORMATS)
-    fitted = _both(model, table, layout)
+    fitted = tables.both(model, table, layout)
 
     from efattn import inference
 
@@ -262,13 +245,6 @@ def summary(model: arguments.Model, json: arguments.Json = False) -> None:
         out.print_json(as_data(fitted) | {"notes": [in_words(one) for one in fitted.notes]})
     else:
         tell(summary(fitted, in_words))
-
-
-def _both(model: Any, table: str, layout: dict[str, Any]) -> Any:
-    """The fitted model, once model and table are found to be there."""
-    tables.check_model(model)
-    tables.look(table, layout)
-    return tables.load(model)
 
 
 def _key(fitted: Any, words: list[str]) -> Any:

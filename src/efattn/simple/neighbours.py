@@ -38,15 +38,17 @@ STEPS, SURE = 30, 1e-6  # of Newton; nats a row that are no gain
 RIDGE = 1e-3  # on the three weights, in rows: a guard
 
 
+@dataclass(frozen=True)
 class _Added(Recipe):
     """What the two recipes share."""
 
-    penalty: float | None
-    decay: float | None
-    power: float | None
-    sharpness: float | None
-    popularity: float | None
-    again: float | None
+    penalty: float | None = None
+    decay: float | None = None
+    power: float | None = None
+    sharpness: float | None = None
+    popularity: float | None = None
+    again: float | None = None
+    models = "item"
 
     def _check(self, least: float) -> None:
         self.check_number("penalty", least)
@@ -63,14 +65,6 @@ class EASE(_Added):
     in past; power: of the context's weight, by which scores are divided; sharpness, popularity, again: weights of
     scores, of log popularity and of items that are there already. None to choose each on held-out groups."""
 
-    penalty: float | None = None
-    decay: float | None = None
-    power: float | None = None
-    sharpness: float | None = None
-    popularity: float | None = None
-    again: float | None = None
-    models = "item"
-
     def build(self, setting: Setting) -> Conditionals:
         self._check(1e-6)
         if setting.items > MOST:
@@ -84,14 +78,6 @@ class EASE(_Added):
 class ItemNeighbours(_Added):
     """Items that occur in the same groups, by the cosine of who has them. penalty: groups by which few are shrunk; the
     other options are those of EASE."""
-
-    penalty: float | None = None
-    decay: float | None = None
-    power: float | None = None
-    sharpness: float | None = None
-    popularity: float | None = None
-    again: float | None = None
-    models = "item"
 
     def build(self, setting: Setting) -> Conditionals:
         self._check(0.0)
