@@ -98,3 +98,4 @@ def test_without_movielens_the_stations_are_run(tmp_path):
     for part in ("'movielens-100k' is not on this machine", "$EFATTN_DATA is not set", "ml-100k.zip"):
         assert part in done.err
     assert {(r["setting"], r["model"]) for r in records.read(folder)} == {("NOAA stations", "kriging")}
+    assert (folder / "summary.json").exists()

@@ -108,6 +108,16 @@ def test_levels_far_from_0_are_told_apart_from_their_origin():
     torch.testing.assert_close(inside.log_prob(start, rest).mean().item(), -np.log(5), rtol=1e-6, atol=0)
 
 
+def test_quantiles_of_counts_without_bound_are_there_at_once():
+    """Those of scipy took hours here."""
+    family, f = families.NegativeBinomial(), torch.tensor([[35.0, -6.0], [1.0, 1.0]], dtype=torch.float64)
+    for p in (1e-12, 0.5, 0.999, 1 - 1e-12):
+        found = family.quantile(f, p)
+        assert found.isfinite().all()
+        assert (family.cdf(f, found) >= p - 1e-9).all()
+        assert ((found == 0) | (family.cdf(f, found * (1 - 1e-6) - 1) <= p)).all()
+
+
 def test_quantiles_of_huge_counts_are_finite_and_right():
     f = torch.tensor([20.0, 27.0, 30.0, 34.0, 1e4], dtype=torch.float64).unsqueeze(-1)
     for family in (families.Poisson(), families.Poisson(link="softplus"), families.NegativeBinomial(r=20.0)):

@@ -19,6 +19,8 @@ from efattn.errors import DataError, EfattnError
 from efattn.families.moments import at_mean
 from efattn.families.supports import ScalarSupport, Support
 
+VAST, VASTEST = 1e9, 1e300  # whole numbers whose quantiles are looked for here; where the search ends
+
 
 class Claim(NamedTuple):
     """That a column looks like a family's own: the lowest rank of all families wins; why, in words."""
@@ -287,22 +289,32 @@ class ScipyFamily(Family):
     def quantile(self, f: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         distribution = self.distribution(f)
         levels = to_numpy(p) if isinstance(p, torch.Tensor) else np.float64(p)
-        values = np.asarray(distribution.ppf(levels))
-        lost = np.isnan(values)
-        if lost.any():
-            values = np.where(lost, _nearly(distribution, levels), values)
+        values = _halved(distribution, levels) if _vast(distribution) else np.asarray(distribution.ppf(levels))
         values = np.clip(values, *distribution.support())  # scipy: low - 1 at p = 0
         return torch.as_tensor(np.asarray(values), dtype=f.dtype, device=f.device)
 
 
-def _nearly(distribution: Any, p: np.ndarray | np.float64) -> np.ndarray:
-    """Whole numbers from mean, variance and skewness (Cornish and Fisher): scipy gives NaN for counts beyond 1e11 or
-    so, where they are right to a count."""
-    from scipy.special import ndtri
+def _vast(distribution: Any) -> bool:
+    """Whether whole numbers go beyond where scipy counts: from 1e11 on it says NaN, or looks for hours."""
+    if not hasattr(distribution.law if isinstance(distribution, Frozen) else distribution, "pmf"):
+        return False
+    mean, variance = distribution.stats(moments="mv")
+    return bool(np.any(np.abs(mean) > VAST) or np.any(variance > VAST**1.5))
 
-    mean, variance, skewness = distribution.stats(moments="mvs")
-    z = ndtri(p)
-    return np.floor(mean + np.sqrt(variance) * (z + skewness * (z**2 - 1) / 6) + 0.5)
+
+def _halved(distribution: Any, p: np.ndarray | np.float64) -> np.ndarray:
+    """The least whole number whose cdf is at least p, between two that are doubled and then halved."""
+    mean, variance = distribution.stats(moments="mv")
+    low, high = distribution.support()
+    below = np.full(np.broadcast(mean, p).shape, low - 1.0)
+    above = np.ceil(mean + np.sqrt(variance)) + np.zeros_like(below) + 1.0
+    while ((short := distribution.cdf(above) < p) & (above < VASTEST)).any():
+        below, above = np.where(short, above, below), np.where(short, 2 * above, above)
+    while (above - below > np.maximum(1.0, 4e-16 * above)).any():
+        middle = np.floor((below + above) / 2)
+        short = distribution.cdf(middle) < p
+        below, above = np.where(short, middle, below), np.where(short, above, middle)
+    return np.where(p < 1, above, high)
 
 
 def to_numpy(x: torch.Tensor) -> np.ndarray:
