@@ -42,10 +42,10 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
     choice, seen = draft.choices[0], groups.value[:, 0][np.isfinite(groups.value[:, 0])]
     if min(len(groups.rows), ROWS) * max(draft.items, 1) > LARGE or not seen.size or seen.min() == seen.max():
         return draft.choices
-    end, scores = time.monotonic() + SECONDS, dict[str, list[Tensor]]()
+    end, scores = time.thread_time() + SECONDS, dict[str, list[Tensor]]()
     for k in range(SPLITS):
         mine = _scores(draft, choice.rivals, context, standardise, seed + k, end)
-        if mine is None or (k and time.monotonic() > end):
+        if mine is None or (k and time.thread_time() > end):
             break
         for name, one in mine.items():
             scores.setdefault(name, []).append(one)
@@ -102,7 +102,7 @@ def _scores(
             continue
         if one.isfinite().all() and float(one[:, 1].sum()) > 0:
             scores[family.name] = one
-        if time.monotonic() > end and len(scores) < len(rivals):
+        if time.thread_time() > end and len(scores) < len(rivals):
             return scores if len(scores) > 1 else None
     return scores
 

@@ -227,7 +227,7 @@ class AdditiveItems(DirectlyFitted):
     def _search(self, train: Groups, check: Groups | None, tick: Tick) -> tuple[tuple[float, int], ...]:
         """What held-out groups like best; the weights are left there. From a usual penalty on, stronger ones go on
         from the best weights so far as long as that helps, then weaker ones. Nothing to choose by: popularity."""
-        end, given = time.monotonic() + self.options.seconds, self.options.penalty
+        end, given = time.thread_time() + self.options.seconds, self.options.penalty
         course = Course(self, train)
         best = State(course.mean, -float("inf"))
         if check is not None:
@@ -235,10 +235,10 @@ class AdditiveItems(DirectlyFitted):
             best = best._replace(score=course.score(check))
             while not (best := self._phase(course, check, penalty, best, end, tick)).course and given is None:
                 penalty *= FACTOR  # noise was learnt first
-                if penalty > FACTOR**4 * course.usual or time.monotonic() > end:
+                if penalty > FACTOR**4 * course.usual or time.thread_time() > end:
                     break
             for factor in (FACTOR, 1 / FACTOR) if given is None and best.course else ():
-                while time.monotonic() < end:
+                while time.thread_time() < end:
                     found = self._phase(course, check, best.course[-1][0] * factor, best, end, tick)
                     if found is best:
                         break
@@ -251,8 +251,8 @@ class AdditiveItems(DirectlyFitted):
         are."""
         steps, waited, before = 0, 0, best.course
         course.turn(penalty, best.weights)
-        while waited < PATIENCE and time.monotonic() < end and steps + sum(n for _, n in before) < MOST:
-            left = (end - time.monotonic()) / max(self.options.seconds, 1e-9)
+        while waited < PATIENCE and time.thread_time() < end and steps + sum(n for _, n in before) < MOST:
+            left = (end - time.thread_time()) / max(self.options.seconds, 1e-9)
             tick(int(1000 * min(max(1 - left, 0.0), 1.0)), 1000)
             course.advance(course.round)
             steps, waited = steps + course.round, waited + 1

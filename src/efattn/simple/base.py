@@ -4,7 +4,8 @@
 
 A recipe is a value: it can be printed, compared and kept in a file. What it builds is a model like any other
 (`Conditionals`), scored on the same rows under the same families; most are fitted in closed form or by search. All of
-it is in double precision.
+it is in double precision. A limit of seconds counts those that the thread worked (time.thread_time), so that a busy
+machine finds the same.
 """
 
 from abc import ABC, abstractmethod

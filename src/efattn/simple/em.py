@@ -56,13 +56,13 @@ def fit(
     end: float = math.inf,
 ) -> Normal:
     """strength: k; start: where to begin; stops when the objective per row moves by less than the tolerance, or when
-    the clock (time.monotonic) is past `end`."""
+    the clock (time.thread_time) is past `end`."""
     mean, sigma, trace = start.mean, start.covariance, list[float]()
     for _ in range(rounds):
         value, total, outer = _expect(rows, mean, sigma)
         factor = torch.linalg.cholesky(sigma)
         trace.append(value - strength / 2 * float(_log_det(factor) + torch.cholesky_solve(target, factor).trace()))
-        if len(trace) > 1 and (trace[-1] - trace[-2] < tolerance * len(rows) or time.monotonic() > end):
+        if len(trace) > 1 and (trace[-1] - trace[-2] < tolerance * len(rows) or time.thread_time() > end):
             break
         n = len(rows)
         shift = torch.zeros_like(mean) if fixed_mean else total / n

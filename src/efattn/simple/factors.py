@@ -52,7 +52,7 @@ class _State(NamedTuple):
 
 
 def fit(data: Entries, rank: int, end: float = float("inf")) -> Factors:
-    """rank: how many factors at most; end: the clock (time.monotonic) at which what was found is kept."""
+    """rank: how many factors at most; end: the clock (time.thread_time) at which what was found is kept."""
     centre = float(data.y.mean())
     scale = float(data.y.std()) or 1.0
     data = data._replace(y=(data.y - centre) / scale)
@@ -62,7 +62,7 @@ def fit(data: Entries, rank: int, end: float = float("inf")) -> Factors:
         state, second = _round(data, sums, state)
         state = _alive(_turned(data, state, second), sums.usual)
         left = float(state.noise @ sums.count / sums.count.sum())
-        if number >= LEAST and (abs(before - left) < STILL * left or time.monotonic() > end):
+        if number >= LEAST and (abs(before - left) < STILL * left or time.thread_time() > end):
             break
         before = left
     unseen = state.base[0]

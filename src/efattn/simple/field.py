@@ -72,7 +72,7 @@ class FieldOverRows(MeanAndVariance):
         return {"tails": told(self.get_buffer("tails"))} if self.asked is None else {}
 
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
-        end = time.monotonic() + self.seconds
+        end = time.thread_time() + self.seconds
         self._set(tails=0.0 if self.asked is None else self.asked)
         train, check = tuning_parts(groups, held) if self.asked is None else (groups, None)
         self._learn(train, tick, end)
@@ -137,7 +137,7 @@ class FieldOverRows(MeanAndVariance):
         batches = [self._thin(self._points(batch)) for batch in _some(groups, self.lags)]
         found = list[tuple[float, Numbers, bool, float]]()
         plans = [(earth, 0.5) for earth in ((True, False) if geographic(x) else (False,))] if known is None else [known]
-        while plans and (not found or time.monotonic() < end):
+        while plans and (not found or time.thread_time() < end):
             tick(len(found), 4)
             earth, smoothness = plans.pop(0)
             self._set(earth=float(earth))
@@ -191,7 +191,7 @@ class FieldOverRows(MeanAndVariance):
                     value = float(optimiser.step(closure).detach())
                 except torch.linalg.LinAlgError:  # a step too far
                     return math.inf, start
-                if time.monotonic() > end or not last - value > 1e-5:
+                if time.thread_time() > end or not last - value > 1e-5:
                     break
                 last = value
         best = Numbers(*(part.detach() for part in free))

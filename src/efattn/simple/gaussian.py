@@ -126,7 +126,7 @@ class GaussianOverItems(MeanAndVariance):
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
         if not self.has_items:
             raise DataError(f"A Gaussian over items needs an item column: pass {option('item')}.", option="item")
-        weight, end = self.weight, time.monotonic() + self.seconds
+        weight, end = self.weight, time.thread_time() + self.seconds
         self._set(tails=0.0 if self.asked is None else self.asked)
         if weight is None or self.asked is None:
             train, check = tuning_parts(groups, held)
@@ -157,7 +157,7 @@ class GaussianOverItems(MeanAndVariance):
                 best = (score, weight, normal)
             elif weight < 0.6 * best[1]:
                 break
-            if time.monotonic() > sample.end:
+            if time.thread_time() > sample.end:
                 break
         assert best is not None
         self._take(sample, best[1], best[2])

@@ -129,7 +129,7 @@ class PenalisedLinear(DirectlyFitted):
             torch.set_num_threads(threads)
 
     def _fit(self, groups: Groups, tick: Tick) -> None:
-        begun = time.monotonic()
+        begun = time.thread_time()
         value = groups.value
         kept = value is not None and groups.target is not None and not (~np.isnan(value[groups.target])).any()
         if value is None or kept or np.isnan(value).all():

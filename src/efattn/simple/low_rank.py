@@ -40,7 +40,7 @@ class LowRankGaussian(MeanAndVariance):
         return {"tails": told(self.get_buffer("tails"))} if self.asked is None else {}
 
     def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
-        end = time.monotonic() + self.seconds
+        end = time.thread_time() + self.seconds
         self._set(tails=0.0 if self.asked is None else self.asked)
         if self.asked is None:
             train, check = tuning_parts(groups, held)

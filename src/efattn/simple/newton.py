@@ -68,7 +68,7 @@ def newton(rows: Arrow, weight: Pair, aim: Pair, first: Pair, end: float) -> Pai
                 moved, at, value = value - new, there, new
                 break
             scale /= 2
-        if moved < TOLERANCE * len(rows.offset) or time.monotonic() > end:
+        if moved < TOLERANCE * len(rows.offset) or time.thread_time() > end:
             break
     return at
 
