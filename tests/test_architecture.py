@@ -1,6 +1,7 @@
 """Data walks one line, left to right: nothing on the left imports anything on the right."""
 
 import ast
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -86,6 +87,17 @@ def test_the_lower_layers_need_only_a_bare_machine(path):
 def test_importing_the_package_loads_no_torch():
     code = "import sys, efattn; dir(efattn); sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("given", "before", "want"),
+    [({}, "", "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "", "ACTIVE"), ({}, "sys.modules['torch'] = sys", "None")],
+)
+def test_threads_wait_asleep_unless_somebody_has_chosen(given, before, want):
+    code = f"import os, sys; {before or 'pass'}; import efattn; print(os.environ.get('OMP_WAIT_POLICY'))"
+    rest = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=rest | given)
+    assert done.stdout.strip() == want
 
 
 def test_every_public_name_loads():

@@ -4,9 +4,14 @@ Importing the package is cheap: each name below loads its module when it is firs
 """
 
 import importlib
+import os
+import sys
 from typing import Any
 
 __version__ = "0.1.0"
+
+if "torch" not in sys.modules:  # which reads it once. Threads that spin while they wait stall beside other programs
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 
 _HOMES = {
     "EFA": "efattn.estimators",

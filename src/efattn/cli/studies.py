@@ -1,6 +1,7 @@
 """Runs that make their own data: bench, demo, reproduce."""
 
 import contextlib
+import importlib
 import json as json_
 import sys
 import tempfile
@@ -32,6 +33,7 @@ class Bench(StrEnum):
     tables = "tables"
     race = "race"
     catalogue = "catalogue"
+    busy = "busy"
 
 
 def add_to(app: typer.Typer) -> None:
@@ -43,7 +45,7 @@ def add_to(app: typer.Typer) -> None:
 def bench(
     which: Annotated[
         list[Bench] | None,
-        typer.Argument(help="conditionals, tables, race, catalogue; all unless said.", show_default=False),
+        typer.Argument(help=f"{', '.join(Bench)}; all unless said.", show_default=False),
     ] = None,
     output: Annotated[
         Path | None,
@@ -66,22 +68,8 @@ def bench(
 
 
 def _measure(one: Bench, folder: Path, rows: int) -> None:
-    if one is Bench.conditionals:
-        from efattn.bench import conditionals
-
-        conditionals.main(folder)
-    elif one is Bench.race:
-        from efattn.bench import race
-
-        race.main(folder)
-    elif one is Bench.catalogue:
-        from efattn.bench import catalogue
-
-        catalogue.main(folder)
-    else:
-        from efattn.bench import tables as table_bench
-
-        table_bench.main(folder, rows)
+    module = importlib.import_module(f"efattn.bench.{one}")
+    module.main(folder, **({"rows": rows} if one is Bench.tables else {}))
 
 
 def demo(
