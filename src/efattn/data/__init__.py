@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from efattn.data.standardiser import Standardiser
     from efattn.data.table import Table, from_wide
     from efattn.data.vocabulary import Vocabulary
+    from efattn.data.wide import Wide
 
 __all__ = [
     "Batch",
@@ -29,6 +30,7 @@ __all__ = [
     "Standardiser",
     "Table",
     "Vocabulary",
+    "Wide",
     "from_wide",
     "group_folds",
     "read_baskets",

@@ -151,6 +151,16 @@ def is_text(column: "pl.Series") -> bool:
     return _as_numbers(text) is None and not _is_truth(text) and _dated(text) is None
 
 
+def is_dated(column: "pl.Series") -> bool:
+    """Whether a column is text that is dates of one form throughout, and not numbers."""
+    import polars as pl
+
+    if column.dtype != pl.String:
+        return False
+    text = _without_absent(column, ())
+    return _as_numbers(text) is None and _dated(text) is not None
+
+
 def plain(s: "pl.Series") -> "pl.Series":
     """Categories as what they stand for, decimals as floats, NaN as null."""
     import polars as pl

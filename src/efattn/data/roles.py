@@ -20,6 +20,7 @@ from efattn.errors import DataError, option
 SEVERAL = ("group", "item", "value", "attributes", "series")
 SINGLE = ("order", "time", "exposure", "weight", "target")
 ROW_ORDER = "row"
+Codes = tuple[float | str, ...]
 
 # One column may serve both roles of such a pair; any other pair would show the model its own target, or says nothing.
 _SHARED = {
@@ -55,7 +56,7 @@ class Roles:
             name = getattr(self, role)
             if name is not None and not isinstance(name, str):
                 raise DataError(f"The role {role} takes the name of one column; found {name!r}.", option=role)
-        object.__setattr__(self, "missing", _codes(self.missing))
+        object.__setattr__(self, "missing", codes_of(self.missing))
         if not self.item and not self.value:
             raise DataError(
                 f"Nothing to model: name an item column ({option('item')}), a value column ({option('value')}) or both."
@@ -131,7 +132,8 @@ def _names(role: str, given: Any) -> tuple[str, ...]:
     return names
 
 
-def _codes(given: Any) -> tuple[float | str, ...]:
+def codes_of(given: Any) -> Codes:
+    """Codes that stand for a missing value: one or several, numbers or text."""
     if given is None:
         return ()
     codes = (given,) if isinstance(given, str) or not isinstance(given, Iterable) else tuple(given)

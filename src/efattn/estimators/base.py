@@ -23,6 +23,7 @@ from efattn.data.fingerprints import seen_by
 from efattn.errors import DataError, Note, named, option
 from efattn.estimators import companions, deciding, growing, members, new_items, saving, shares, telling
 from efattn.estimators import families as choosing
+from efattn.estimators import wide as wide_tables
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
 from efattn.estimators.progress import Stages, line_writer
 from efattn.estimators.questions import Questions
@@ -111,18 +112,61 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         planned: Callable[[Blueprint], object] | None = None,
     ) -> Any:
         self._check()
-        calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
         value = choosing.ordered(self.family, _tuple(value))
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing)
+        how = {"checkpoint": checkpoint, "resume": resume, "callbacks": callbacks, "history": history}
+        more = {"progress": progress, "planned": planned}
+        return self._fit_table(Table.read(table), roles, self.family, self.terms, validation=validation, **how, **more)
+
+    fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
+
+    def fit_wide(
+        self,
+        table: Any,
+        y: None = None,
+        *,
+        id: str | None = None,
+        exclude: str | Sequence[str] = (),
+        missing: Any = None,
+        validation: Any = "auto",
+        **how: Any,
+    ) -> Any:
+        """Fit to a wide table of mixed columns: a row is a group, a column an item with a family of its own, which is
+        chosen by what it holds (numbers, counts, yes or no, ordered categories, words) unless family={"age": "poisson"}
+        says it. Empty cells may be anywhere. predict, impute and the others then take such tables, and give them back.
+
+        id: a column that names rows; exclude: columns that are not modelled; missing: codes such as -1 for an empty
+        cell; validation and all else: as in fit."""
+        self._check()
+        plan = wide_tables.plan(self, Table.read(table), id, exclude, missing)
+        held = plan.held(validation)
+        return self._fit_table(plan.long, plan.roles, plan.family, "value", validation=held, wide=plan, **how)
+
+    def _fit_table(
+        self,
+        source: Table,
+        roles: Roles,
+        family: Any,
+        terms: Any,
+        *,
+        validation: Any,
+        checkpoint: str | Path | None = None,
+        resume: bool = False,
+        callbacks: Iterable[Callable[[Record], object]] = (),
+        history: str | Path | None = None,
+        progress: bool | None = None,
+        planned: Callable[[Blueprint], object] | None = None,
+        wide: "wide_tables.Plan | None" = None,
+    ) -> Any:
+        calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
         if self.context == "past" and not roles.ordered:
             wanted = f"pass {option('order')}, or {option('order', 'row')} for table order"
             raise DataError(f"{option('context', 'past')} needs to know what came first: {wanted}.", option="order")
-        source = Table.read(table)
         blueprint = prepare(
             source,
             roles,
-            family=self.family,
-            terms=self.terms,
+            family=family,
+            terms=terms,
             support=self.support,
             standardise=self.standardise,
             validation=validation,
@@ -137,15 +181,14 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         if self.refit is True and blueprint.held is not None and not blueprint.may_refit:
             share = f"{option('validation', 0.2)}, a share of its own groups, or {option('refit', 'auto')}"
             raise DataError(f"{option('refit', True)} fits to all of this table: pass {share}.", option="refit")
-        self._frames = source.kind
+        self._frames, self._wide = source.kind if wide is None else wide.frames, None if wide is None else wide.layout
+        blueprint = blueprint if wide is None else blueprint.noted(*wide.notes)
         with Stages(progress) as stages:
             if planned is not None:
                 planned(blueprint)
             else:
                 telling.describe(blueprint, stages)
             return self._fit(blueprint, stages, callbacks=calls, checkpoint=checkpoint, resume=resume)
-
-    fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
 
     def _fit(self, blueprint: Blueprint, stages: Stages, *, callbacks: Any, checkpoint: Any, resume: bool) -> Any:
         options = self._options()
@@ -241,6 +284,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         """Go on training on new rows with the same columns: standardisers stay, new items are appended, companions stay
         as they are. training: by default as in fit, at a third of its rate."""
         before, source = self._fitted(), Table.read(table)
+        source = source if before.wide is None else before.wide.long(source)
         if not len(source):
             raise DataError("The table has no rows: there is nothing to learn from.")
         schema = before.schema.with_new_items(source)
@@ -381,6 +425,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             frames=getattr(self, "_frames", "polars"),
             interrupted=interrupted,
             seen=seen_by(groups, blueprint.held),
+            wide=getattr(self, "_wide", None),
         )
         self.first_fits_ = (self.fitted_,)
         return self

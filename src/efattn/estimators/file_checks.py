@@ -8,8 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from efattn.data import Schema
+from efattn.data import Roles, Schema, Wide
 from efattn.data.standardiser import Method, Standardiser
+from efattn.data.wide import GROUP, ITEM, VALUE
 from efattn.errors import DataError, Note
 from efattn.estimators.base import GroupEstimator
 from efattn.families import Product
@@ -152,6 +153,18 @@ def calibration(saved: Any, schema: Schema) -> dict[str, Calibration]:
             raise DataError("its calibration does not rise from 0 to 1")
         if not _count(one.rows, 1) or not _count(one.groups, 1):
             raise DataError("its calibration is by no rows")
+    return found
+
+
+def wide(saved: Any, schema: Schema) -> Wide | None:
+    """How a wide table is laid out, whose columns are the items; older files have none."""
+    if saved is None:
+        return None
+    found, items = Wide.from_json(saved), schema.vocabulary
+    if items is None or [items.name(k) for k in range(len(items))] != sorted(found.names) or schema.lags:
+        raise DataError("its wide columns are not its items")
+    if schema.roles != Roles(group=GROUP, item=ITEM, value=VALUE):
+        raise DataError("its wide columns are not those of its roles")
     return found
 
 

@@ -90,6 +90,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         frames=about.get("frames", "polars"),
         seen=file_checks.seen(tensors.get("seen.groups")),
         calibration=file_checks.calibration(about.get("calibration", {}), schema),
+        wide=file_checks.wide(about.get("wide"), schema),
     )
     return estimator
 

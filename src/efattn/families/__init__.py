@@ -24,6 +24,7 @@ from efattn.families.gaussian import Gaussian
 from efattn.families.log_normal import LogNormal
 from efattn.families.multivariate_gaussian import MultivariateGaussian
 from efattn.families.negative_binomial import NegativeBinomial
+from efattn.families.nominal import Nominal
 from efattn.families.ordinal import Ordinal
 from efattn.families.per_item import PerItem
 from efattn.families.poisson import Poisson
@@ -44,6 +45,7 @@ FAMILIES: tuple[type[Family], ...] = (
     Beta,
     NegativeBinomial,
     Ordinal,
+    Nominal,
     PerItem,
     Product,
 )

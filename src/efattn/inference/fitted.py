@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from efattn.data import Batch, Groups, Schema, Vocabulary
+from efattn.data import Batch, Groups, Schema, Vocabulary, Wide
 from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
 from efattn.inference.calibration import Calibration
@@ -73,7 +73,8 @@ class Fitted:
     "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term,
     the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; network: by
     kind of term, the sizes that were left open; frames: the kind of frame that it was fitted to; seen: fingerprints of
-    the groups of its fit, None in older files; calibration: by value column, of quantiles and intervals."""
+    the groups of its fit, None in older files; calibration: by value column, of quantiles and intervals; wide: how a
+    wide table is laid out that it was fitted to, whose long form is what the schema describes."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -93,6 +94,7 @@ class Fitted:
     interrupted: bool = False
     seen: np.ndarray | None = None
     calibration: Mapping[str, Calibration] = field(default_factory=dict)
+    wide: Wide | None = None
     device: torch.device | str = "cpu"
 
     @property

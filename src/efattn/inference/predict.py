@@ -18,7 +18,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups, Table
 from efattn.errors import DataError, named
 from efattn.families import Product
-from efattn.inference import frames, mixture
+from efattn.inference import frames, mixture, wide
 from efattn.inference.fitted import Fitted, Part
 from efattn.inference.score import put, refuse_infinite
 from efattn.inference.tables import Tell, announce, encoded
@@ -44,6 +44,9 @@ def predict(
         wanted = f"{named('interval')} is a probability between 0 and 1, or None"
         raise DataError(f"{wanted}; found {interval!r}.", option="interval")
     levels = checked_quantiles(quantiles)
+    if fitted.wide is not None:
+        yield from _wide(fitted, tables, interval, levels, member, tell)
+        return
     kind = "item" if fitted.terms == ("item",) else "value"
     parts = fitted.parts_of("value" if levels else kind, "predict quantiles" if levels else "predict", member)
     for table, groups in encoded(fitted, tables, tell, items=kind == "item"):
@@ -53,6 +56,23 @@ def predict(
             mine = fitted if member is None else replace(fitted, calibration={})  # which is of the mixture
             columns = expected(mine, parts, groups, len(table), interval, levels)
         yield frames.beside(table, columns)
+
+
+def _wide(
+    fitted: Fitted,
+    tables: Iterable[Table],
+    interval: float | None,
+    levels: Mapping[str, float],
+    member: int | None,
+    tell: Tell,
+) -> Iterator[Any]:
+    """Of a wide table, each cell given the rest of its row."""
+    longs, last = wide.each(fitted, tables, tell)
+    parts, mine = fitted.parts_of("value", "predict", member), wide.plain(fitted)
+    mine = mine if member is None else replace(mine, calibration={})
+    for long, groups in encoded(mine, longs, tell):
+        columns = wide.told(fitted, expected(mine, parts, groups, len(long), interval, levels))
+        yield frames.beside(last().table, columns)
 
 
 def checked_quantiles(quantiles: Sequence[float]) -> dict[str, float]:

@@ -46,12 +46,17 @@ class Distributions(Mapping[str, Distribution]):
 def predict_distribution(
     fitted: Fitted, tables: Iterable[Table], *, member: int | None = None, tell: Tell = announce
 ) -> Iterator[Distribution | Distributions]:
-    """Of each table: a `Distribution`, of several value columns one for each by its name."""
+    """Of each table: a `Distribution`, of several value columns, or of a wide table, one for each by its name."""
     parts = fitted.parts_of("value", "give distributions of values", member)
     parts = tuple(part for part in parts if part.share or part.new)
     for table, groups in encoded(fitted, tables, tell, items=False):
         laws = distributions(fitted, parts, groups, len(table), fitted.calibration if member is None else NONE)
-        yield next(iter(laws.values())) if len(laws) == 1 else Distributions(laws)
+        if fitted.wide is not None:
+            (law,), names = laws.values(), fitted.wide.names
+            laws = {name: replace(law[c :: len(names)], column=name) for c, name in enumerate(names)}
+            yield Distributions(laws)
+        else:
+            yield next(iter(laws.values())) if len(laws) == 1 else Distributions(laws)
 
 
 @torch.no_grad()

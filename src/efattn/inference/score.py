@@ -16,7 +16,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups, Schema, Table
 from efattn.errors import DataError
 from efattn.families import Product
-from efattn.inference import frames, mixture
+from efattn.inference import frames, mixture, wide
 from efattn.inference.fitted import Fitted
 from efattn.inference.tables import Asked, Tell, announce, encoded
 from efattn.models import Conditionals
@@ -54,7 +54,20 @@ def score(
 def log_likelihood(
     fitted: Fitted, tables: Iterable[Table], *, member: int | None = None, tell: Tell = announce
 ) -> Iterator[Any]:
-    """Each table with one column <term>_log_likelihood per term; null where a row is not scored."""
+    """Each table with one column <term>_log_likelihood per term, of a wide one with one per column; null where a row is
+    not scored, or a cell."""
+    if fitted.wide is not None:
+        longs, last = wide.each(fitted, tables, tell)
+        for _, terms in _each(wide.plain(fitted), longs, member, tell):
+            (rows,) = terms.values()
+            shape = (-1, len(fitted.wide))
+            scores = (x.reshape(shape).T for x in rows)
+            columns = {
+                f"{name}_log_likelihood": frames.nulls(*one)
+                for name, *one in zip(fitted.wide.names, *scores, strict=True)
+            }
+            yield frames.beside(last().table, columns)
+        return
     for asked, terms in _each(fitted, tables, member, tell):
         columns = {f"{name}_log_likelihood": frames.nulls(*rows) for name, rows in terms.items()}
         yield frames.beside(asked.table, columns)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from efattn.data import Groups, Table
 from efattn.errors import EfattnWarning, Note
+from efattn.inference import wide
 from efattn.inference.fitted import Fitted
 
 log = logging.getLogger("efattn")
@@ -47,9 +48,10 @@ def _depth() -> int:
 def encoded(
     fitted: Fitted, tables: Iterable[Table], tell: Tell = announce, *, need: Collection[str] = (), items: bool = True
 ) -> Iterator[Asked]:
-    """need: which of the columns that may be absent must be there; items: whether they are asked about."""
+    """need: which of the columns that may be absent must be there; items: whether they are asked about. Wide tables are
+    turned into long ones, if that is how the model was fitted."""
     heard: list[list[Note]] = []
-    for table in tables:
+    for table in tables if fitted.wide is None else wide.each(fitted, tables, tell)[0]:
         groups = fitted.schema.encode(table, need=need)
         fitted.check(groups, items=items)
         heard.append(groups.notes)
