@@ -108,14 +108,14 @@ def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing
     if source != "-" and not options.get("baskets") and Path(source).is_file():  # no pipe, which is read once
         cut = Portions(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
     if cut is None or not roles.of("group") or lags or not cut.worthwhile:
-        with _working(doing):
+        with working(doing):
             yield read(source, options)
         return
-    with _working("Looking through the table"):
+    with working("Looking through the table"):
         cut.look()
     if cut.scattered is not None:
         _check_memory(cut)
-        with _working(doing):
+        with working(doing):
             yield read(source, options)
         return
     from rich.progress import Progress
@@ -141,7 +141,7 @@ def _check_memory(cut: "Portions") -> None:
 
 
 @contextlib.contextmanager
-def _working(doing: str) -> Iterator[None]:
+def working(doing: str) -> Iterator[None]:
     """A sign of life on a terminal."""
     if sys.stderr.isatty():
         with _console().status(doing):

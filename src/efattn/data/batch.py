@@ -130,6 +130,15 @@ class Batch:
         present = ((name, getattr(self, name)) for name in LAYOUT)
         return replace(self, **{name: x[groups] for name, x in present if x is not None})
 
+    def first(self, count: int) -> "Batch":
+        """Only so many of the current positions, the first ones, and all that are lagged."""
+        kept: dict[str, Any] = {}
+        for name, cells in LAYOUT.items():
+            x = getattr(self, name)
+            if x is not None and cells.over != "group":
+                kept[name] = torch.cat((x[:, :count], x[:, self.length :]), 1)
+        return replace(self, length=min(count, self.length), **kept)
+
     def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Batch":
         """Moved; `dtype` for the real-valued fields only, but for times, which need all their digits."""
         moved: dict[str, Any] = {}

@@ -29,6 +29,7 @@ from efattn.estimators.progress import Stages, line_writer
 from efattn.estimators.questions import Questions
 from efattn.families import Product
 from efattn.inference import Companion, Fitted
+from efattn.inference.lengths import length_counts
 from efattn.models import Conditionals, Model
 from efattn.network import Context
 from efattn.options import fit_words
@@ -312,7 +313,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             )
             self._take(blueprint, *trained, companions=beside)
             known = None if before.seen is None else np.union1d(before.seen, seen_by(groups, blueprint.held))
-            self.fitted_ = replace(self.fitted_, seen=known)
+            self.fitted_ = replace(self.fitted_, seen=known, lengths=length_counts(groups.lengths, before.lengths))
             return self
 
     def save(self, path: str | Path) -> None:
@@ -426,6 +427,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             interrupted=interrupted,
             seen=seen_by(groups, blueprint.held),
             wide=getattr(self, "_wide", None),
+            lengths=length_counts(groups.lengths),
         )
         self.first_fits_ = (self.fitted_,)
         return self

@@ -142,6 +142,18 @@ def seen(tensor: Tensor | None) -> np.ndarray | None:
     return tensor.numpy()
 
 
+def lengths(tensor: Tensor | None) -> np.ndarray | None:
+    """How long its groups were, and how many were so long; older files do not say."""
+    if tensor is None:
+        return None
+    if tensor.dtype != torch.int64 or tensor.dim() != 2 or tensor.shape[1] != 2 or not len(tensor):
+        raise DataError("the lengths of its groups are none")
+    found: np.ndarray = tensor.numpy()
+    if (found < 1).any() or (found > LONGEST).any() or (np.diff(found[:, 0]) <= 0).any():
+        raise DataError("the lengths of its groups are none")
+    return found
+
+
 def calibration(saved: Any, schema: Schema) -> dict[str, Calibration]:
     """By value column: knots from 0 to 1, rising."""
     if not isinstance(saved, dict) or not set(saved) <= {*schema.roles.of("value")}:

@@ -89,6 +89,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         network=network,
         frames=about.get("frames", "polars"),
         seen=file_checks.seen(tensors.get("seen.groups")),
+        lengths=file_checks.lengths(tensors.get("lengths.groups")),
         calibration=file_checks.calibration(about.get("calibration", {}), schema),
         wide=file_checks.wide(about.get("wide"), schema),
     )

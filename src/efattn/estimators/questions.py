@@ -90,6 +90,26 @@ class Questions(ABC):
         (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, **which, member=member)
         return answer
 
+    def sample(
+        self,
+        groups: int | None = None,
+        length: int | None = None,
+        given: Any = None,
+        seed: int = 0,
+        *,
+        burn_in: int = 20,
+        member: int | None = None,
+    ) -> Any:
+        """New groups, 5 unless said, items and values drawn jointly; or the groups of a table completed, `groups` times
+        each (a column `draw` then tells them apart): rows that are given stay, their null values are drawn, null items
+        too where the model has a term for them, and rows are added where it can. length: rows of each group; by default
+        drawn from those of the fit. With past as context each cell is drawn from its conditional, in order: exactly the
+        joint law. With others cells are drawn by turns, each given all others (Gibbs), burn_in sweeps for each group; a
+        note tells whether that was enough (split R-hat). Attributes are not drawn: give the rows. The seed decides
+        everything."""
+        rows = None if given is None else Table.read(given)
+        return inference.sample(self._fitted(), groups, length, rows, seed=seed, burn_in=burn_in, member=member)
+
     def evaluate(
         self,
         table: Any,

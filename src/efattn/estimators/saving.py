@@ -1,7 +1,7 @@
 """A fitted model as one file.
 
 JSON: estimator, parameters, schema, families, history, companions, calibration
-tensors: model.*, member.1.*, ..., schema.*, companion.<term>.<number>.*, seen.groups
+tensors: model.*, member.1.*, ..., schema.*, companion.<term>.<number>.*, seen.groups, lengths.groups
 """
 
 import contextlib
@@ -55,6 +55,8 @@ def save(fitted: Fitted, path: str | Path) -> None:
     tensors |= {f"schema.{name}": torch.from_numpy(x) for name, x in fitted.schema.arrays().items()}
     if fitted.seen is not None:
         tensors["seen.groups"] = torch.from_numpy(fitted.seen)
+    if fitted.lengths is not None:
+        tensors["lengths.groups"] = torch.from_numpy(fitted.lengths)
     for term, several in fitted.companions.items():
         for k, one in enumerate(several):
             start = companion_prefix(fitted.names.index(term), k)

@@ -2,6 +2,7 @@
 
 score, log_likelihood, predict, predict_distribution, recommend, evaluate
                                                 over an iterator of tables, one or pieces of whole groups
+sample                                          new groups, or given ones completed
 similar, embeddings, attention, summary        of the model itself
 """
 
@@ -16,6 +17,7 @@ from efattn.inference.predict import predict
 from efattn.inference.predict_distribution import Distributions, predict_distribution
 from efattn.inference.recommend import recommend
 from efattn.inference.reliability import Reliability, reliability
+from efattn.inference.sample import sample
 from efattn.inference.score import log_likelihood, score
 from efattn.inference.similar import embeddings, similar
 from efattn.inference.summary import summary
@@ -41,6 +43,7 @@ __all__ = [
     "predict_distribution",
     "recommend",
     "reliability",
+    "sample",
     "score",
     "similar",
     "summary",

@@ -73,8 +73,9 @@ class Fitted:
     "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term,
     the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; network: by
     kind of term, the sizes that were left open; frames: the kind of frame that it was fitted to; seen: fingerprints of
-    the groups of its fit, None in older files; calibration: by value column, of quantiles and intervals; wide: how a
-    wide table is laid out that it was fitted to, whose long form is what the schema describes."""
+    the groups of its fit, None in older files; lengths: (any, 2), how long those groups were and how many were so long,
+    None in older files; calibration: by value column, of quantiles and intervals; wide: how a wide table is laid out
+    that it was fitted to, whose long form is what the schema describes."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -93,6 +94,7 @@ class Fitted:
     frames: str = "polars"
     interrupted: bool = False
     seen: np.ndarray | None = None
+    lengths: np.ndarray | None = None
     calibration: Mapping[str, Calibration] = field(default_factory=dict)
     wide: Wide | None = None
     device: torch.device | str = "cpu"

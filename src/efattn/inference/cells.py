@@ -1,0 +1,116 @@
+"""One cell drawn from the mixture of all parts: an item, or the value columns of a row that are blank.
+
+    k ~ s_k p_k(own columns that are there)          then the blank columns ~ p_k(blank | own)
+
+Of a row of which nothing is there, k ~ s_k. Columns are independent but for those of one multivariate Gaussian, of
+which the blank ones follow the rest.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from efattn.data import Batch
+from efattn.errors import DataError, option
+from efattn.families import Family, MultivariateGaussian, PerItem, Product
+from efattn.inference import mixture
+from efattn.inference.fitted import Part
+
+
+def draw_item(parts: Sequence[Part], batch: Batch, column: int, name: str, generator: torch.Generator) -> Tensor:
+    """(batch, 2): of the row in one column of each group, the item and its log-probability. name: of the items'
+    column, for an error."""
+    slots = torch.full((len(batch.exists), 1), column)
+    found = []
+    for p in mixture.items_at(parts, batch, slots, torch.ones_like(slots, dtype=torch.bool), name):
+        if not (p.sum(-1) > 0).all():
+            raise DataError(
+                "A group has every item already, and items never repeat: nothing is left to draw. Ask for a smaller "
+                f"{option('length')}.",
+                option="length",
+            )
+        item = torch.multinomial(p, 1, generator=generator)
+        found.append(torch.cat((item.double(), p.gather(1, item).log() - p.sum(-1, keepdim=True).log()), 1))
+    return torch.cat(found)
+
+
+def draw_values(
+    parts: Sequence[Part], batch: Batch, column: int, own: Tensor, item: Tensor | None, generator: torch.Generator
+) -> Tensor:
+    """(batch, columns), double: of the row in one column of each group. own: its values that are there, in the units
+    of the batch, NaN where blank; item: (batch,), for kinds that hang on it."""
+    slots = torch.full((len(batch.exists), 1), column)
+    outputs = torch.stack([part.outputs(batch, slots).double()[:, 0] for part in parts])  # (part, batch, size)
+    family = parts[0].model.family
+    assert isinstance(family, Product)
+    logs = torch.stack([_share(share, column, own) for share in mixture.shares(parts, batch)], 1).log()
+    if len(parts) > 1 and not own.isnan().all():
+        logs = logs + torch.stack([own_log_prob(family, f, own, item) for f in outputs], 1)
+    ends = (logs - logs.amax(1, keepdim=True)).exp().cumsum(1)
+    uniform = torch.rand(len(own), 1, generator=generator, dtype=torch.float64)
+    which = (uniform * ends[:, -1:] >= ends[:, :-1]).sum(1)
+    f = outputs[which, torch.arange(len(own))]
+    drawn = family.sample(f, generator)
+    for part, at, columns in family.slices():
+        if isinstance(part, MultivariateGaussian):
+            drawn[:, columns] = _given_own(part, f[:, at], drawn[:, columns], own[:, columns])
+    return torch.where(own.isnan(), drawn, own)
+
+
+def _share(share: mixture.Share, column: int, own: Tensor) -> Tensor:
+    """(batch,)"""
+    return share[:, column, 0].double() if isinstance(share, Tensor) else own.new_full((len(own),), share)
+
+
+def own_log_prob(family: Product, f: Tensor, own: Tensor, item: Tensor | None) -> Tensor:
+    """(batch,): how probable the columns are that are there, 0 of none. own: (batch, columns), NaN where blank."""
+    total = own.new_zeros(len(own))
+    for part, at, columns in family.slices():
+        y = own[:, columns]
+        if isinstance(part, MultivariateGaussian):
+            total = total + _marginal_log_prob(part, f[:, at], y)
+            continue
+        there = ~y[:, 0].isnan()
+        if isinstance(part, PerItem) and item is not None:
+            there &= item < len(part.kinds)  # of an unknown item nobody knows the kind
+        if there.any():
+            total[there] += _log_prob(part, f[there, at], y[there, 0])
+    return total
+
+
+def _log_prob(part: Family, f: Tensor, y: Tensor) -> Tensor:
+    return part.log_prob(f, y).double()
+
+
+def _precision(part: MultivariateGaussian, f: Tensor) -> Tensor:
+    d = part.columns
+    return -2 * part.natural(f)[..., d:].unflatten(-1, (d, d))
+
+
+def _patterns(own: Tensor) -> list[tuple[Tensor, Tensor]]:
+    """Rows that lack the same columns, and which of them are there."""
+    there, which = (~own.isnan()).unique(dim=0, return_inverse=True)
+    return [((which == k).nonzero()[:, 0], one) for k, one in enumerate(there)]
+
+
+def _marginal_log_prob(part: MultivariateGaussian, f: Tensor, own: Tensor) -> Tensor:
+    total = own.new_zeros(len(own))
+    for rows, there in _patterns(own):
+        if there.any():
+            covariance = torch.linalg.inv(_precision(part, f[rows]))[:, there][:, :, there]
+            law = torch.distributions.MultivariateNormal(part.mean(f[rows])[:, there], covariance, validate_args=False)
+            total[rows] = law.log_prob(own[rows][:, there])
+    return total
+
+
+def _given_own(part: MultivariateGaussian, f: Tensor, drawn: Tensor, own: Tensor) -> Tensor:
+    """A draw of all columns, moved so that its blank ones are a draw given the others: with the precision P it is
+    y_blank - P_blank^-1 P_(blank, own) (own - y_own)."""
+    moved = drawn.clone()
+    for rows, there in _patterns(own):
+        if there.any() and not there.all():
+            p, off = _precision(part, f[rows])[:, ~there], own[rows][:, there] - drawn[rows][:, there]
+            step = torch.linalg.solve(p[:, :, ~there], (p[:, :, there] @ off.unsqueeze(-1))).squeeze(-1)
+            moved[rows.unsqueeze(1), (~there).nonzero()[:, 0]] = drawn[rows][:, ~there] - step
+    return moved

@@ -1,0 +1,185 @@
+"""New groups, or given ones completed: items and values drawn jointly from a model.
+
+    past      p(x, y) = product over rows of p(x_i | x_<i) p(y_i | x_<=i, y_<i): in order, each from its conditional
+    others    items, then values given items, by turns, each given all the others (Gibbs)
+
+What is given is never changed, and the rest is drawn from it: nothing is drawn and thrown away. Lengths are drawn from
+those of the groups of the fit. A mixture is that of each conditional, as in every other question.
+"""
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from efattn.data import Table
+from efattn.errors import DataError, Note, option
+from efattn.inference import frames
+from efattn.inference.blank_tables import (
+    NEED,
+    as_polars,
+    check_count,
+    filled,
+    group_numbers,
+    lengthened,
+    new_groups,
+    no_item,
+    repeated,
+    unused,
+)
+from efattn.inference.completing import How, blank_cells, completed
+from efattn.inference.fitted import Fitted
+from efattn.inference.lengths import drawn_lengths
+from efattn.inference.tables import Tell, announce
+
+if TYPE_CHECKING:
+    import polars as pl
+
+NEW = 5  # groups, unless said
+
+
+def sample(
+    fitted: Fitted,
+    groups: int | None = None,
+    length: int | None = None,
+    given: Table | None = None,
+    *,
+    seed: int = 0,
+    burn_in: int = 20,
+    member: int | None = None,
+    tell: Tell = announce,
+) -> Any:
+    """A frame of groups as those of the fit: so many new ones, 5 unless said, or those of a table completed, with
+    `groups` so many times each, told apart by a column `draw`. length: rows of each group, those given among them; by
+    default drawn. Null values of given rows, and null items if the model has a term for them, are drawn. burn_in:
+    sweeps over each group where cells are drawn by turns. The seed decides everything."""
+    number = None if groups is None else check_count("groups", groups)
+    rows = None if length is None else check_count("length", length)
+    how = How(check_seed(seed), check_count("burn_in", burn_in), member)
+    random = np.random.default_rng([how.seed, 1])
+    if given is None:
+        frame = _new(fitted, NEW if number is None else number, rows, random, tell)
+    else:
+        frame, fitted = _given(fitted, as_polars(given), number, rows, random, tell)
+    drawn = complete(fitted, frame, how, tell)
+    return frames.of_kind(drawn, fitted.frames) if given is None else given.same_kind(drawn)
+
+
+def complete(fitted: Fitted, frame: "pl.DataFrame", how: How, tell: Tell, *, alike: bool = True) -> "pl.DataFrame":
+    """A table whose nulls are drawn. alike: whether groups in which nothing but the length is given, and copies of one,
+    are drawn from the same law."""
+    blank_items = no_item(fitted, frame)
+    encoded = fitted.schema.encode(Table.read(frame), need=())
+    fitted.check(encoded, items="item" in fitted.terms)
+    blank = blank_cells(fitted, encoded, blank_items)
+    if not blank.item.any() and not blank.value.any():
+        tell(Note("nothing to draw", "Nothing is missing in these rows: there is nothing to draw.", important=True))
+        return frame
+    for note in encoded.notes:
+        if note.kind in ("unknown items", "unknown levels"):
+            tell(note)
+    kind = _kinds(fitted, frame) if alike else None
+    drawn = completed(fitted, encoded, blank, how, kind)
+    if drawn.note is not None:
+        tell(drawn.note)
+    return filled(fitted, frame, blank, drawn)
+
+
+def check_seed(seed: Any) -> int:
+    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
+        raise DataError(f"seed is a whole number from 0; found {seed!r}.", option="seed")
+    return int(seed)
+
+
+def _kinds(fitted: Fitted, frame: "pl.DataFrame") -> np.ndarray:
+    """(group,), by first appearance: the same where all that is given is the same but for the groups' names."""
+    roles = fitted.schema.roles
+    number = group_numbers(fitted, frame)
+    given = frame.drop([name for name in (*roles.of("group"), *roles.of("time")) if name in frame.columns])
+    row = np.unique(given.hash_rows(seed=0).to_numpy(), return_inverse=True)[1] if given.width else np.zeros(len(frame))
+    held: dict[int, list[int]] = {}
+    for group, what in zip(number.tolist(), row.tolist(), strict=True):
+        held.setdefault(group, []).append(what)
+    names: dict[tuple[int, ...], int] = {}
+    return np.array([names.setdefault(tuple(what), len(names)) for _, what in sorted(held.items())])
+
+
+def _new(fitted: Fitted, number: int, length: int | None, random: np.random.Generator, tell: Tell) -> "pl.DataFrame":
+    roles, vocabulary = fitted.schema.roles, fitted.schema.vocabulary
+    if fitted.schema.lags:
+        raise DataError(
+            f"This model looks at earlier groups, so that a new one has to follow some: ask for a forecast, or {NEED}.",
+            option="given",
+        )
+    if roles.of("attributes"):
+        names = ", ".join(map(repr, roles.of("attributes")))
+        raise DataError(f"This model looks at attributes, {names}, which it does not draw: {NEED}.", option="given")
+    if not roles.of("group") and number > 1:
+        raise DataError(
+            f"This model was fitted without groups, so that a table is one: pass {option('groups', 1)}.",
+            option="groups",
+        )
+    if roles.of("exposure"):
+        tell(Note("exposure", "New rows have an exposure of 1.", column=roles.exposure))
+    if vocabulary is None or "item" in fitted.terms:
+        return new_groups(fitted, _lengths(fitted, np.zeros(number, np.int64), length, random), None)
+    items = len(vocabulary)
+    longest = None if fitted.lengths is None else int(fitted.lengths[-1, 0])
+    if length is not None or (longest is not None and longest < items):
+        why = f"no group of the fit had all {items:,} of them" if length is None else "has no length of its own"
+        said = f"This model has no term for items, so that a new group has each item once; it {why}"
+        said = f"This model has no term for items, and {why}" if length is None else said
+        raise DataError(f"{said}: {NEED}.", option="given" if length is None else "length")
+    tell(Note("every item", f"A new group has each of the {items:,} items once: this model does not draw items."))
+    return new_groups(fitted, np.full(number, items), np.tile(np.arange(items), number))
+
+
+def _lengths(fitted: Fitted, at_least: np.ndarray, length: int | None, random: np.random.Generator) -> np.ndarray:
+    """(group,): as said, or drawn."""
+    if length is None:
+        return drawn_lengths(fitted.lengths, at_least, random)
+    if (at_least > length).any():
+        raise DataError(
+            f"A given group has {int(at_least.max()):,} rows already, more than {option('length', length)}.",
+            option="length",
+        )
+    if fitted.support == "distinct" and "item" in fitted.terms and length > len(fitted.vocabulary):
+        known = len(fitted.vocabulary)
+        said = f"Items never repeat, and there are {known:,}: {option('length', known)} is the most"
+        raise DataError(f"{said}; found {length:,}.", option="length")
+    return np.full(len(at_least), length)
+
+
+def _given(
+    fitted: Fitted,
+    frame: "pl.DataFrame",
+    number: int | None,
+    length: int | None,
+    random: np.random.Generator,
+    tell: Tell,
+) -> tuple["pl.DataFrame", Fitted]:
+    """The table, lengthened and repeated, and the model that tells copies apart."""
+    roles = fitted.schema.roles
+    if not len(frame):
+        raise DataError("The given table has no rows: leave it out for new groups.", option="given")
+    Table.read(frame).require((*roles.of("group"), *roles.of("item"), *roles.of("order")), "given")
+    if number is not None and number > 1:
+        fitted, frame = copies(fitted, frame, number)
+    fixed = "item" in roles.to_json() and "item" not in fitted.terms
+    if fixed or roles.of("attributes") or fitted.schema.lags:
+        if length is not None:
+            why = "items" if fixed else "attributes" if roles.of("attributes") else "times"
+            said = f"This model does not draw {why}, so that no rows can be added"
+            raise DataError(f"{said}: {NEED}, and leave {option('length')} out.", option="length")
+        return frame, fitted
+    size = np.bincount(group_numbers(fitted, frame))
+    return lengthened(fitted, frame, _lengths(fitted, size, length, random)), fitted
+
+
+def copies(fitted: Fitted, frame: "pl.DataFrame", number: int) -> tuple[Fitted, "pl.DataFrame"]:
+    """A table so many times, each copy groups and series of their own by a column `draw`, and a model that knows it."""
+    name, roles = unused("draw", frame.columns), fitted.schema.roles
+    told = replace(roles, group=(name, *roles.of("group")))
+    if fitted.schema.lags:
+        told = replace(told, series=(name, *roles.of("series")))
+    return replace(fitted, schema=replace(fitted.schema, roles=told)), repeated(frame, number, name)
