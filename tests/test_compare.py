@@ -7,6 +7,7 @@ import polars as pl
 import pytest
 from shell import forked
 from small import QUICK, efa, ratings, weather
+from test_plots import panels
 
 from efattn import DataError, LatentFactor, SimpleModel, simple
 from efattn.comparing import Comparison, compare, runs
@@ -182,8 +183,7 @@ def test_fewer_groups_than_folds_are_a_fold_each():
 
 
 def test_the_picture_has_a_dot_for_each_other_model(comparison):
-    figure = comparison.plot()
-    assert len(figure.axes[0].get_yticks()) == len(MODELS) - 1
+    assert len(panels(comparison.plot())[0].get_yticks()) == len(MODELS) - 1
     with pytest.raises(DataError, match="nothing to draw"):
         Comparison(comparison.about, ("EFA",), {}, [r for r in comparison.runs if r["model"] == "EFA"]).plot()
 

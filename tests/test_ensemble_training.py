@@ -121,7 +121,7 @@ def test_each_record_says_of_which_member_it_is(tmp_path):
     lines = [json.loads(line) for line in path.read_text().splitlines()]
     assert lines == found.history_
     assert [line["member"] for line in lines] == [0] * 4 + [1] * 4
-    assert len(plots.history(found).axes[0].lines[0].get_xdata()) == 2
+    assert len(plots.history(found)[0].lines[-2].get_xdata()) == 2
 
 
 # ---- side by side

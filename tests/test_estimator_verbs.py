@@ -134,7 +134,7 @@ def test_embeddings_have_a_row_per_item():
     for which in ("item", "centre"):
         found = model.embeddings(which)
         assert found["movie"].to_list() == [f"m{i}" for i in range(8)]
-        assert found.width == 9
+        assert found.columns == ["movie", "x", "y", *(f"v{c}" for c in range(8))]
     with pytest.raises(DataError, match="'item' or 'centre'"):
         model.embeddings("user")
     with pytest.raises(DataError, match="no centre vectors"):

@@ -245,7 +245,7 @@ def test_parts_by_mass_hold_every_row_and_are_drawn():
         assert sum(one.rows for one in bins) == len(AGAIN)
         assert sum(one.rows * one.hits for one in bins) / len(AGAIN) == pytest.approx(told.mean("recall", k))
         assert sum(one.rows * one.mass for one in bins) / len(AGAIN) == pytest.approx(told.mean("mass", k))
-    assert told.plot(2).axes[0].get_xlabel() == "mass of the list"
+    assert told.plot(2).get_xlabel() == "mass of the list"
     with pytest.raises(DataError, match="lists of 3"):
         told.plot(3)
     with pytest.raises(DataError, match="no item probabilities"):

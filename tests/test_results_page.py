@@ -15,7 +15,6 @@ from efattn.comparing import Comparison
 from efattn.comparing.comparison import write
 from efattn.experiments import page, runner, theory
 from efattn.experiments.page import leading_table, markdown, sections, theorems
-from efattn.experiments.page.baskets import components
 from efattn.experiments.page.blocks import MOST_BYTES, Heading, Text, listing, table
 from efattn.experiments.page.html import page as as_html
 from efattn.experiments.page.numbers import MINUS
@@ -24,6 +23,7 @@ from efattn.experiments.presets import EXPERIMENTS, OF_THE_PAPER, SETTINGS
 from efattn.experiments.presets.groceries import REPRESENTATIVE
 from efattn.experiments.settings import FLOOR, REFITTED, TRAIN, Setting
 from efattn.experiments.strangers.tables import STRANGERS
+from efattn.inference.embeddings import principal
 
 PIXEL = base64.b64decode(
     "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
@@ -404,8 +404,8 @@ def test_lists_read_as_english():
 def test_principal_components_keep_distances_of_points_in_a_plane():
     draw = np.random.default_rng(0)
     x = draw.normal(size=(9, 2)) @ draw.normal(size=(2, 7)) + 3
-    at, share = components(x)
-    assert share[:2].sum() == pytest.approx(1)
+    at, share = principal(x)
+    assert share == pytest.approx(1)
     gaps = np.linalg.norm(x[:, None] - x, axis=-1)
-    np.testing.assert_allclose(np.linalg.norm(at[:, None, :2] - at[:, :2], axis=-1), gaps, atol=1e-10)
-    assert components(np.ones((3, 1)))[0].shape == (3, 2)
+    np.testing.assert_allclose(np.linalg.norm(at[:, None] - at, axis=-1), gaps, atol=1e-10)
+    assert principal(np.ones((3, 1))).at.shape == (3, 2)

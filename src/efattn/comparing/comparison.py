@@ -14,16 +14,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from efattn import storage
 from efattn.errors import DataError
 from efattn.inference import frames
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 Record = dict[str, Any]
 FORMAT = 1
@@ -91,8 +88,8 @@ class Comparison:
         names = dict.fromkeys(name for one in each for name in one)
         return {name: float(np.mean([one.get(name, 0.0) for one in each])) for name in names}
 
-    def plot(self) -> "Figure":
-        """A dot for each model's difference to EFA, a line for two standard errors."""
+    def plot(self) -> Any:
+        """The Axes, or several: a dot for each model's difference to EFA, a line for two standard errors."""
         from efattn.plots import differences
 
         return differences(self)

@@ -10,6 +10,7 @@ from efattn.inference.attention import AttentionWeights, attention
 from efattn.inference.calibrate import calibrate
 from efattn.inference.calibration import Calibration
 from efattn.inference.distribution import Distribution
+from efattn.inference.embeddings import embeddings
 from efattn.inference.evaluate import evaluate
 from efattn.inference.evaluation import Evaluation
 from efattn.inference.fitted import Companion, Fitted, Part
@@ -19,7 +20,7 @@ from efattn.inference.recommend import recommend
 from efattn.inference.reliability import Reliability, reliability
 from efattn.inference.sample import sample
 from efattn.inference.score import log_likelihood, score
-from efattn.inference.similar import embeddings, similar
+from efattn.inference.similar import similar
 from efattn.inference.summary import summary
 from efattn.inference.tables import announce
 

@@ -9,16 +9,13 @@ Where each group has one predicted row, these are the mean over groups and its u
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, NamedTuple, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
 from efattn.errors import DataError, counted
 from efattn.inference import frames
 from efattn.inference.reliability import Coverage, Mean, Reliability
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 SURE = 2.0  # standard errors, from which on a difference is one
 
@@ -93,9 +90,9 @@ class Evaluation:
         known = ", ".join(dict.fromkeys(x.metric if x.k is None else f"{x.metric} at {x.k:g}" for x in self.lines))
         raise DataError(f"There is no {metric!r} at {k} of these rows here; there are {known}.", option="k")
 
-    def plot(self, k: int | None = None, *, of: str | None = None) -> "Figure":
-        """The mass of lists of k items against how often they held the item that came; of a value column, or where
-        there are no lists, where values lie in their laws and how often intervals hold them."""
+    def plot(self, k: int | None = None, *, of: str | None = None) -> Any:
+        """The Axes, or several: the mass of lists of k items against how often they held the item that came; of a value
+        column, or where there are no lists, where values lie in their laws and how often intervals hold them."""
         from efattn.plots import list_mass, reliability
 
         if of is None and (self.bins or not self.pit):

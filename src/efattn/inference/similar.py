@@ -1,4 +1,4 @@
-"""What goes together, and where items stand.
+"""What goes together.
 
     items    1/2 log p(b | a) / p(b) + 1/2 log p(a | b) / p(a)     how much the presence of each raises the other
     values   1/2 r(b | a) + 1/2 r(a | b),  r(b | a) = (E[b | a high] - E[b | a low]) / sd(b)  over  (high - low) / sd(a)
@@ -9,7 +9,7 @@ row. Of a Gaussian, r is the correlation. p(b) is what b has behind a row drawn 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,8 +22,6 @@ from efattn.inference import frames, mixture
 from efattn.inference.fitted import Fitted, Part
 from efattn.inference.next_row import usual_attributes
 from efattn.inference.recommend import check_count, soon
-from efattn.models import Conditionals, LatentItems, LatentValues, Model, Term
-from efattn.network import ItemVectors, Tied
 
 MOST = 1000  # items that are looked at from both sides
 AT_ONCE = 2**22  # probabilities
@@ -146,51 +144,3 @@ def _rows(fitted: Fitted, parts: Sequence[Part], *items: Tensor, value: Tensor |
         usual = torch.as_tensor(usual_attributes([part.model for part in parts], size), dtype=torch.float32)
         fields["attributes"] = usual.expand(groups, length, -1)
     return Batch(length=length, exists=there, target=there, **fields)
-
-
-def embeddings(fitted: Fitted, which: str = "item", *, member: int = 0, kind: str | None = None) -> Any:
-    """One row per item with its vector: "item", as context, or "centre", what it is predicted with."""
-    vocabulary = fitted.vocabulary
-    if which not in ("item", "centre"):
-        raise DataError(f"embeddings are of 'item' or 'centre'; found {which!r}.", option="which")
-    vectors = item_vectors(fitted.member(member), "context" if which == "item" else "centre")
-    if vectors is None:
-        raise DataError(f"This model has no {which} vectors: it has no item term.", option="which")
-    columns = frames.item_columns(vocabulary, np.arange(len(vocabulary)))
-    numbers = {f"v{c}": x for c, x in enumerate(vectors.T.cpu().numpy())}
-    return frames.frame(columns | frames.renamed(numbers, columns), kind or fitted.frames)
-
-
-def item_vectors(model: Model, which: Literal["context", "centre"] = "context") -> Tensor | None:
-    """(item, width): "context", what an item contributes as context; "centre", what it is predicted with."""
-    for name in model.terms:
-        term = model[name]
-        vectors = _centre(term) if which == "centre" else _context(term)
-        if vectors is not None:
-            return vectors.detach()
-    return None
-
-
-def _context(term: Conditionals) -> Tensor | None:
-    if isinstance(term, Term):
-        part = term.embedding.target if term.of_items else term.embedding.item
-        return part.vectors.weight[: part.items] if isinstance(part, ItemVectors) else None
-    if isinstance(term, LatentItems):
-        return term.context_vectors.vectors.weight[: term.family.size]
-    if isinstance(term, LatentValues):
-        return term.vectors.vectors.weight[: term.vectors.items].chunk(2, -1)[1]
-    return None
-
-
-def _centre(term: Conditionals) -> Tensor | None:
-    if isinstance(term, LatentItems):
-        return term.centre_vectors
-    if isinstance(term, LatentValues):
-        return term.vectors.vectors.weight[: term.vectors.items].chunk(2, -1)[0]
-    if not isinstance(term, Term) or not term.of_items:
-        return None
-    body = term.head.body
-    if isinstance(body, Tied):
-        return body.vectors.vectors.weight[: body.vectors.items]
-    last = body[-1] if isinstance(body, torch.nn.Sequential) and len(body) == 1 else None
-    return last.weight if isinstance(last, torch.nn.Linear) else None

@@ -1,18 +1,15 @@
 """How far models are from one another, with how sure that is."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from efattn.errors import DataError
 from efattn.plots import style
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
 COLOURS = {"ahead": style.ORANGE, "level": style.GREY, "behind": style.BLUE}
 
 
-@style.styled
-def differences(comparison: Any, *, title: str | None = None, subtitle: str | None = None) -> "Figure":
+@style.picture
+def differences(comparison: Any, *, title: str | None = None, subtitle: str | None = None) -> Any:
     """Of a comparison: a dot for each model's mean log-likelihood less EFA's, a line for two standard errors, one panel
     per term; hollow: a part of EFA, which does not compete."""
     efa = comparison.reference

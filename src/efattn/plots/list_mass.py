@@ -1,20 +1,17 @@
 """How far probabilities can be trusted."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from efattn.errors import DataError
 from efattn.plots import style
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
-
-@style.styled
+@style.picture
 def list_mass(
     evaluation: Any, k: int | None = None, *, title: str = "Can the probabilities be trusted?", subtitle: str = ""
-) -> "Figure":
+) -> Any:
     """Of lists of k items, by their mass: how often they held the item that came, with two standard errors. On the line
     where the model is right about itself. k: by default 10, or the one next to it."""
     lengths = sorted({one.k for one in evaluation.bins})

@@ -9,15 +9,14 @@ from efattn.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from efattn.inference import Reliability
 
 BINS, FEW = 20, 400  # bars, half as many of few rows
 
 
-@style.styled
-def reliability(report: "Reliability", *, title: str | None = None, subtitle: str | None = None) -> "Figure":
+@style.picture
+def reliability(report: "Reliability", *, title: str | None = None, subtitle: str | None = None) -> Any:
     """Left, a histogram of P(Y <= y), flat if the laws are right, with the band in which 95 of 100 bars of as many
     independent rows would end. Right, how many values lie in the middle interval of every level; dots with two standard
     errors over groups, and pale ones for each item."""

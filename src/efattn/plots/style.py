@@ -1,12 +1,16 @@
 """One calm look for every picture: a title in words at the left, a grey line below it, thin axes, few colours.
 
-The colours are Okabe and Ito's, and the scales are ones that colour-blind readers can tell apart.
+The colours are Okabe and Ito's, and the scales are ones that colour-blind readers can tell apart. A picture is given as
+its Axes, or several as `Panels`; a notebook shows either.
 """
 
 import functools
+import io
+import unicodedata
+import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, final
 
 from efattn import storage
 from efattn.errors import DataError
@@ -17,7 +21,7 @@ if TYPE_CHECKING:
 
 BLUE, ORANGE, GREEN, INK, GREY, PALE = "#0072B2", "#D55E00", "#009E73", "#222222", "#6B6B6B", "#D9D9D9"
 WEIGHTS, VALUES, ERRORS = "Blues", "RdYlBu_r", "PuOr_r"
-DOTS_PER_INCH = 200
+DOTS_PER_INCH, LETTERS = 200, 28  # of a name in a picture
 LOOK: dict[str, Any] = {
     "font.size": 10,
     "text.color": INK,
@@ -55,6 +59,68 @@ def styled(draw: Callable[P, R]) -> Callable[P, R]:
     return drawn
 
 
+@final
+class Panels(tuple["Axes", ...]):
+    """The Axes of a picture that has several, from left to right and from top to bottom."""
+
+    __slots__ = ()
+
+    @property
+    def figure(self) -> "Figure":
+        return figure_of(self[0])
+
+    def _repr_png_(self) -> bytes:
+        return as_png(self.figure, 100)
+
+
+def picture(draw: Callable[P, Any]) -> Callable[P, Any]:
+    """What draws a figure in this look, as what gives its Axes, or Panels; colour bars are not among them."""
+
+    @functools.wraps(draw)
+    def drawn(*args: P.args, **kwargs: P.kwargs) -> Any:
+        figure = figure_of(styled(draw)(*args, **kwargs))
+        panels = Panels(x for x in figure.axes if x.get_label() != "<colorbar>" and x.get_visible())
+        if len(panels) > 1:
+            return panels
+        panels[0]._repr_png_ = functools.partial(as_png, figure, 100)  # type: ignore[attr-defined]
+        return panels[0]
+
+    return drawn
+
+
+def figure_of(picture: Any) -> "Figure":
+    """Of a Figure, of Axes or of Panels."""
+    return picture if hasattr(picture, "savefig") else picture.figure
+
+
+def as_png(figure: "Figure", dots: int = DOTS_PER_INCH) -> bytes:
+    file = io.BytesIO()
+    with without_glyphs():
+        figure.savefig(file, format="png", dpi=dots)
+    return file.getvalue()
+
+
+class without_glyphs(warnings.catch_warnings):
+    """A letter that the font lacks is drawn as a box, without a warning: names come in all scripts."""
+
+    def __enter__(self) -> None:
+        super().__enter__()
+        warnings.filterwarnings("ignore", message=r"Glyph .* missing from")
+
+
+def label(name: Any, letters: int = LETTERS) -> str:
+    """A name from a table, to stand in a picture: short, on one line, and no formula."""
+    text = " ".join(map(str, name)) if isinstance(name, tuple) else "unknown" if name is None else str(name)
+    text = "".join(c if unicodedata.category(c)[0] != "C" else " " for c in text)
+    text = text if len(text) <= letters else text[: letters - 1].rstrip() + "…"
+    return text.replace("$", r"\$")
+
+
+def fitted(model: Any) -> Any:
+    """What a fit gave, of an estimator or as it is."""
+    return model._fitted() if hasattr(model, "_fitted") else model
+
+
 def page(width: float, height: float, title: str, subtitle: str = "") -> "Figure":
     """An empty figure, in inches, with its title and room for it."""
     from matplotlib.figure import Figure
@@ -80,10 +146,10 @@ def bare(axes: "Axes") -> None:
     axes.tick_params(length=0)
 
 
-def save(figure: "Figure", path: str | Path) -> None:
-    """As a PNG file, there whole or not at all."""
+def save(picture: Any, path: str | Path) -> None:
+    """As a PNG file, there whole or not at all. picture: what a function of plots gives, or a Figure."""
     try:
         with storage.beside(path) as part:
-            figure.savefig(part, format="png", dpi=DOTS_PER_INCH)
+            part.write_bytes(as_png(figure_of(picture)))
     except OSError as error:
         raise DataError(f"{str(path)!r} cannot be written: {error.strerror or error}. Choose another path.") from error

@@ -10,21 +10,20 @@ from efattn.plots import style
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
     from efattn.inference import AttentionWeights
 
-MOST_NUMBERS, MOST_LABELS = 12, 30  # cells a side with the number written in; labels a side
+MOST_NUMBERS, WIDEST, APART = 12, 7.0, 0.15  # cells a side with the number written in; inches; between labels
 
 
-@style.styled
+@style.picture
 def attention_heatmap(
     attention: "AttentionWeights",
     *,
     by: Literal["mean", "layer", "head"] = "mean",
     title: str = "What each prediction looks at",
     subtitle: str | None = None,
-) -> "Figure":
+) -> Any:
     """Targets down, context across. by: one map averaged over layers and heads, one per layer, or one per head."""
     weights, (layers, heads) = attention.weights, attention.weights.shape[:2]
     if by == "mean":
@@ -38,7 +37,8 @@ def attention_heatmap(
     else:
         raise DataError(f"by is 'mean', 'layer' or 'head'; found {by!r}.")
     across = [
-        f"{x}, {lag} earlier" if lag else str(x) for x, lag in zip(attention.contexts, attention.lags, strict=True)
+        f"{style.label(x)}, {lag} earlier" if lag else x
+        for x, lag in zip(attention.contexts, attention.lags, strict=True)
     ]
     names = {"down": "predicted", "across": "looked at"}
     columns = heads if by == "head" else None
@@ -46,7 +46,7 @@ def attention_heatmap(
     return heatmaps(panels, attention.targets, across, title=title, subtitle=line, columns=columns, **names)
 
 
-@style.styled
+@style.picture
 def heatmaps(
     panels: Mapping[str, Any],
     rows: Sequence[Any] | Mapping[str, Sequence[Any]],
@@ -57,13 +57,13 @@ def heatmaps(
     down: str = "",
     across: str = "",
     columns: int | None = None,
-) -> "Figure":
+) -> Any:
     """Weights from 0 to 1, one map (row, column) per panel, on one scale. columns: panels side by side, all by
     default."""
     wide = columns or len(panels)
     high = -(-len(panels) // wide)
     shape = np.shape(next(iter(panels.values())))
-    side = 0.62 if max(shape) <= MOST_NUMBERS else max(0.12, min(0.4, 6 / max(shape)))
+    side = 0.62 if max(shape) <= MOST_NUMBERS else max(0.02, min(0.4, WIDEST / wide / max(shape)))
     width, height = max(wide * (side * shape[1] + 1.2) + 1.1, 6.5), max(high * (side * shape[0] + 0.85) + 0.9, 2.8)
     figure = style.page(width, height, title, subtitle)
     grid = figure.subplots(high, wide, squeeze=False)
@@ -77,7 +77,7 @@ def heatmaps(
         image = axes.imshow(np.asarray(weights), cmap=style.WEIGHTS, vmin=0, vmax=top, aspect="equal")
         axes.set_title(name)
         style.bare(axes)
-        _labels(axes, rows[name] if isinstance(rows, Mapping) else rows, across_labels)
+        _labels(axes, rows[name] if isinstance(rows, Mapping) else rows, across_labels, max(round(APART / side), 1))
         axes.set_xlabel(across if k >= len(panels) - wide else "")
         axes.set_ylabel(down if k % wide == 0 else "")
         if small:
@@ -88,14 +88,13 @@ def heatmaps(
     return figure
 
 
-def _labels(axes: "Axes", rows: Sequence[Any], columns: Sequence[Any]) -> None:
+def _labels(axes: "Axes", rows: Sequence[Any], columns: Sequence[Any], step: int) -> None:
     for axis, labels in ((axes.yaxis, rows), (axes.xaxis, columns)):
-        step = -(-len(labels) // MOST_LABELS)
-        axis.set_ticks(range(0, len(labels), step), [str(x) for x in labels[::step]])
-    longest = max(len(str(x)) for x in columns)
+        axis.set_ticks(range(0, len(labels), step), [style.label(x) for x in labels[::step]])
+    longest = max(len(style.label(x)) for x in columns)
     size = 10 if len(columns) <= MOST_NUMBERS else 7
     axes.tick_params(axis="y", labelsize=size)
-    axes.tick_params(axis="x", labelsize=size, rotation=90 if longest > 3 else 0)
+    axes.tick_params(axis="x", labelsize=size, rotation=90 if longest > 3 or size < 10 else 0)
 
 
 def _numbers(axes: "Axes", weights: np.ndarray) -> None:
@@ -104,7 +103,7 @@ def _numbers(axes: "Axes", weights: np.ndarray) -> None:
         axes.text(column, row, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=9)
 
 
-@style.styled
+@style.picture
 def attention_by_distance(
     panels: Mapping[str, tuple[Any, Any]],
     *,
@@ -113,7 +112,7 @@ def attention_by_distance(
     across: str,
     shade: Mapping[str, tuple[float, float]] | None = None,
     shaded: str = "",
-) -> "Figure":
+) -> Any:
     """For each panel how far away something stood (row,), and each head's weight on it (row, layer, head): the mean
     by distance, one line per head. shade: where a rule holds, from and to; shaded: what that means."""
     figure = style.page(4.7 * len(panels), 4.6, title, subtitle)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from efattn.data import Batch, Schema
 from efattn.errors import DataError
 from efattn.estimators import EFA
-from efattn.inference.similar import item_vectors
+from efattn.inference.embeddings import item_vectors
 from efattn.models import Model, Term
 from efattn.network import Head, ReadOff
 

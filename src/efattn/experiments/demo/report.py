@@ -13,7 +13,6 @@ from efattn.errors import DataError
 
 if TYPE_CHECKING:
     import polars as pl
-    from matplotlib.figure import Figure
 
 
 # every option that matters, so that a demo stays what it is when defaults change
@@ -62,8 +61,8 @@ class Report:
         self.files.append(name)
         return self.folder / name
 
-    def picture(self, figure: "Figure", name: str) -> None:
-        plots.save(figure, self.path(name))
+    def picture(self, drawn: Any, name: str) -> None:
+        plots.save(drawn, self.path(name))
 
     def rows(self, frame: "pl.DataFrame", name: str) -> None:
         path = self.path(name)

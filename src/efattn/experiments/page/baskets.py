@@ -11,10 +11,11 @@ from efattn.experiments.page.numbers import NONE
 from efattn.experiments.page.results import Results, efa, papers, settings
 from efattn.experiments.presets.groceries import REPRESENTATIVE
 from efattn.experiments.records import Record
+from efattn.inference.embeddings import principal
 from efattn.plots import style
+from efattn.plots.items import scatter
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 KINDS = ("query", "key", "value")
@@ -90,7 +91,7 @@ def _vectors(vectors: dict[str, Any]) -> Iterator[Block]:
 
 @style.styled
 def _maps(vectors: dict[str, np.ndarray], names: list[str], title: str) -> "Figure":
-    order = np.argsort(components(np.hstack(list(vectors.values())))[0][:, 0])
+    order = np.argsort(principal(np.hstack(list(vectors.values()))).at[:, 0])
     figure = style.page(
         8.6, 2.0 + 0.125 * len(names), title, "Items down, dimensions of the head across; each map on its own scale."
     )
@@ -114,48 +115,10 @@ def _plane(vectors: dict[str, np.ndarray], names: list[str], title: str) -> "Fig
     known = {_short(name) for name in REPRESENTATIVE}
     for k, (kind, x) in enumerate(vectors.items()):
         axes = figure.add_subplot(len(vectors), 1, k + 1)
-        at, share = components(x)
-        at = at[:, :2]
-        marked = np.array([name in known for name in names])
-        axes.scatter(at[~marked, 0], at[~marked, 1], s=16, color=style.BLUE, alpha=0.75, linewidths=0)
-        axes.scatter(at[marked, 0], at[marked, 1], s=30, color=style.ORANGE, linewidths=0)
-        axes.set_title(f"{kind}: {100 * share[:2].sum():.0f} % of the spread")
-        axes.margins(x=0.12, y=0.08)
-        axes.axhline(0, color=style.PALE, linewidth=0.7, zorder=0)
-        axes.axvline(0, color=style.PALE, linewidth=0.7, zorder=0)
-        axes.tick_params(labelsize=8)
-        style.bare(axes)
-        _names(axes, at, names, marked)
+        at, share = principal(x)
+        axes.set_title(f"{kind}: {100 * share:.0f} % of the spread")
+        scatter(axes, at, names, np.array([name in known for name in names]))
     return figure
-
-
-def components(x: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Principal components (item, component) by singular values, at least two, and each one's share of the spread."""
-    u, s, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
-    at = u * s
-    if at.shape[1] < 2:
-        at, s = np.pad(at, ((0, 0), (0, 2 - at.shape[1]))), np.pad(s, (0, 2 - len(s)))
-    return at, s**2 / (float((s**2).sum()) or 1.0)
-
-
-def _names(axes: "Axes", at: np.ndarray, names: list[str], marked: np.ndarray) -> None:
-    """Marked items first, then from the outside in; a name that would cover another is left out."""
-    low, high = at.min(0), at.max(0)
-    unit = (at - low) / np.where(high > low, high - low, 1.0) * np.array([6.6, 2.1])  # inches, about
-    far = np.linalg.norm(unit - unit.mean(0), axis=1) + 100 * marked
-    taken: list[tuple[float, float, float, float]] = []
-    for i in np.argsort(-far):
-        wide = 0.06 * len(names[i]) + 0.05
-        for side in (1, -1):
-            left = unit[i, 0] + 0.07 if side == 1 else unit[i, 0] - 0.07 - wide
-            box = (left, unit[i, 1] - 0.065, left + wide, unit[i, 1] + 0.065)
-            if any(a < box[2] and c > box[0] and b < box[3] and d > box[1] for a, b, c, d in taken):
-                continue
-            taken.append(box)
-            place: dict[str, Any] = {"xytext": (4 * side, 0), "textcoords": "offset points", "va": "center"}
-            place |= {"ha": "left" if side == 1 else "right", "fontsize": 7}
-            axes.annotate(names[i], at[i], color=style.ORANGE if marked[i] else style.INK, **place)
-            break
 
 
 def _short(name: object) -> str:

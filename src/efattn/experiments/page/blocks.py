@@ -3,10 +3,9 @@
 import io
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, final
+from typing import Any, NamedTuple, final
 
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from efattn.plots.style import figure_of
 
 TIED = "\N{NO-BREAK SPACE}"  # between what stays on one line
 MOST_BYTES = 120_000
@@ -69,13 +68,13 @@ def table(head: Sequence[str], rows: Sequence[Sequence[str | Cell]], words: int 
     return Table(tuple(head), cells, words)
 
 
-def picture(name: str, figure: "Figure", caption: str) -> Picture:
-    """A figure as a small file, of 256 colours: a third of the bytes, and nobody sees it."""
+def picture(name: str, shown: Any, caption: str) -> Picture:
+    """A figure, or Axes, as a small file, of 256 colours: a third of the bytes, and nobody sees it."""
     from PIL import Image  # which comes with matplotlib
 
     for dots in RESOLUTIONS:
         drawn, file = io.BytesIO(), io.BytesIO()
-        figure.savefig(drawn, format="png", dpi=dots)
+        figure_of(shown).savefig(drawn, format="png", dpi=dots)
         few = Image.open(drawn).convert("RGB").quantize(256, Image.Quantize.MAXCOVERAGE, kmeans=3)
         few.save(file, format="png", optimize=True)
         if file.tell() <= MOST_BYTES:

@@ -11,7 +11,7 @@ from efattn.estimators.base import GroupEstimator
 from efattn.experiments.presets import notes
 from efattn.experiments.presets.shared import Context, adam, best, item_entries
 from efattn.experiments.settings import CROSS_ENTROPY, Entry, Setting, Split, quarter_held
-from efattn.inference.similar import item_vectors
+from efattn.inference.embeddings import item_vectors
 from efattn.models import Term
 from efattn.training import Training
 
