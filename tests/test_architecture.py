@@ -30,6 +30,7 @@ LAYERS = {
     "datasets": 5,
     "experiments": 5,
     "bench": 5,
+    "explorer": 6,
     "cli": 6,
     "__main__": 6,
 }

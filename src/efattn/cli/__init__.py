@@ -1,7 +1,6 @@
 """The command line: one verb is one call into the library.
 
-    efattn fit | score | predict | recommend | similar | attention | summary | sample | evaluate | calibrate | split |
-    compare | datasets | bench | demo | reproduce
+from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, generating, serving, studies, verbs
 
 Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to
 standard error. Exit 0; 2 for the user's mistake, in one line; 130 when interrupted; 1 for a mistake of ours.
@@ -11,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, generating, studies, verbs
+from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, generating, serving, studies, verbs
 from efattn.cli.outcome import run
 
 app = typer.Typer(
@@ -51,6 +50,7 @@ generating.add_to(app)
 evaluating.add_to(app)
 calibrating.add_to(app)
 comparing.add_to(app)
+serving.add_to(app)
 datasets.add_to(app)
 studies.add_to(app)
 

@@ -43,18 +43,18 @@ def recommend(
     may, notes = allowed(fitted, among, exclude)
     for note in notes:
         tell(note)
-    row, ranked = NextRow(fitted, parts, at, attributes), partial(_ranked, fitted, at_least)
+    row, told = NextRow(fitted, parts, at, attributes), partial(ranked, fitted, at_least)
     if tables is None:
-        yield ranked(None, {}, *first_items(row, k, may))
+        yield told(None, {}, *first_items(row, k, may))
         return
     for table, groups in encoded(fitted, tables, tell):
         if not len(table):
-            yield ranked(table, {}, *first_items(row, k, may))
+            yield told(table, {}, *first_items(row, k, may))
             continue
         groups.notes.extend(row.notes(groups))
         number, item, probability = next_items(row, groups, k, table, may)
         names = frames.name_columns(groups.labels.take(number), groups.columns, item.shape[1])
-        yield ranked(table, names, item, probability)
+        yield told(table, names, item, probability)
 
 
 def check_count(k: Any) -> None:
@@ -122,7 +122,7 @@ def soon(parts: Sequence[Part], batch: Batch) -> Tensor | float:
     return here.amax(1, keepdim=True) + (gaps[0].get_buffer("usual").cpu() if gaps else 0.0)
 
 
-def _ranked(
+def ranked(
     fitted: Fitted,
     at_least: float,
     table: Table | None,

@@ -1,0 +1,101 @@
+"""What a request may hold: one body a verb, with the names and defaults that Python has.
+
+A table is a list of rows or a mapping of columns. Nothing in a request is ever taken for a path.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictFloat, StrictInt, StrictStr
+
+Cell = StrictBool | StrictInt | StrictFloat | StrictStr | None
+Rows = list[dict[str, Cell]]
+Columns = dict[str, list[Cell]]
+Item = Cell | Annotated[list[Cell], Field(max_length=64)]
+Items = Annotated[list[Item], Field(max_length=10_000)]
+Count = Annotated[StrictInt, Field(ge=1, le=1000, description="How many to give.")]
+Member = Annotated[StrictInt | None, Field(description="One network of an ensemble, from 0; null for all together.")]
+Levels = Annotated[list[StrictFloat | StrictInt], Field(max_length=100, description="Probabilities between 0 and 1.")]
+Entries = Annotated[Rows | Columns, Field(description="A list of rows, or a list of entries for each column.")]
+
+
+class Body(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+
+class Predict(Body):
+    """What is expected of each row, from its context, never from itself."""
+
+    table: Entries
+    interval: StrictFloat | None = Field(0.9, description="How likely a value lies between lower and upper.")
+    quantiles: Levels = []
+    member: Member = None
+
+
+class Event(Body):
+    """One of: y > above, y < below, low <= y <= high."""
+
+    above: StrictFloat | StrictInt | None = None
+    below: StrictFloat | StrictInt | None = None
+    between: tuple[StrictFloat | StrictInt, StrictFloat | StrictInt] | None = None
+
+
+class Distributions(Body):
+    """The law of each row: mean, standard deviation, quantiles and probabilities of events."""
+
+    table: Entries
+    quantiles: Levels = [0.05, 0.25, 0.5, 0.75, 0.95]
+    events: Annotated[list[Event], Field(max_length=20)] = []
+    member: Member = None
+
+
+class Recommend(Body):
+    """The most probable further items of each group: the next one, or a missing one. Without a table, the first."""
+
+    table: Entries | None = None
+    k: Count = 10
+    at: Cell | dict[str, Cell] = None
+    attributes: dict[str, Cell | dict[str, Cell]] | None = None
+    among: Items | None = None
+    exclude: Items | None = None
+    at_least: StrictFloat | StrictInt = 0.0
+    member: Member = None
+
+
+class Similar(Body):
+    """The items that go best with one, and how well. An item of several columns is a list of its keys."""
+
+    item: Item
+    k: Count = 10
+    member: Member = None
+
+
+class Attention(Body):
+    """What each row of one group looks at."""
+
+    table: Entries
+    term: StrictStr | None = None
+    member: Annotated[StrictInt, Field(description="Which network of an ensemble, from 0.")] = 0
+    layers: StrictBool = Field(False, description="Every layer and head, and not only their mean.")
+
+
+class Score(Body):
+    """The log-likelihood of a table, in nats per scored row."""
+
+    table: Entries
+    member: Member = None
+
+
+class Evaluate(Body):
+    """How well rows are predicted, each from its context."""
+
+    table: Entries
+    k: Annotated[list[Count], Field(min_length=1, max_length=20)] = [1, 5, 10, 20]
+    rows: Literal["auto", "target", "last", "all"] = "auto"
+    target: StrictStr | None = None
+    seen: StrictBool | None = None
+    member: Member = None
+
+
+def options(body: BaseModel) -> dict[str, Any]:
+    """The options of a body, without its table."""
+    return {name: getattr(body, name) for name in type(body).model_fields if name != "table"}

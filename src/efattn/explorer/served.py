@@ -1,0 +1,193 @@
+"""A fitted model as the server asks it: every verb one call into `efattn.inference`, as Python and the shell make it.
+
+Answers are JSON texts: rows as the shell's --json writes them, and what there is to tell about the table.
+"""
+
+import functools
+import json
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any, final
+
+from efattn import inference
+from efattn.data import Table
+from efattn.errors import DataError, EfattnError, Note
+from efattn.explorer import requests
+from efattn.explorer.desk import Question
+from efattn.explorer.limits import Limits, Refused
+from efattn.explorer.tables import check_rows, item_of, table_of
+from efattn.inference.together import Asking, predict_together, recommend_together
+
+
+@final
+class Served:
+    """fitted: the model; name: how requests call it."""
+
+    def __init__(self, name: str, fitted: inference.Fitted, limits: Limits) -> None:
+        self.name, self.fitted, self.limits = name, replace(fitted, frames="polars"), limits
+        self.verbs: dict[str, tuple[type[requests.Body], Callable[[Any], Question]]] = {
+            "predict": (requests.Predict, self.predict),
+            "distributions": (requests.Distributions, self.distributions),
+            "recommend": (requests.Recommend, self.recommend),
+            "similar": (requests.Similar, self.similar),
+            "attention": (requests.Attention, self.attention),
+            "score": (requests.Score, self.score),
+            "evaluate": (requests.Evaluate, self.evaluate),
+        }
+
+    def predict(self, body: requests.Predict) -> Question:
+        options: dict[str, Any] = {"interval": body.interval, "quantiles": tuple(body.quantiles)}
+
+        def ask(table: Table, tell: Any) -> Any:
+            (answer,) = inference.predict(self.fitted, [table], **options, member=body.member, tell=tell)
+            return answer
+
+        def together(several: Sequence[Any]) -> Sequence[Any]:
+            return self._shared(several, functools.partial(predict_together, **options))
+
+        key = ("predict", *options.values()) if body.member is None else None
+        return Question(*self._rows(body.table, ask), key, body.table, together)
+
+    def recommend(self, body: requests.Recommend) -> Question:
+        given = requests.options(body)
+        plain = all(given[name] is None for name in ("at", "attributes", "among", "exclude", "member"))
+        key = ("recommend", body.k) if plain and not body.at_least and body.table is not None else None
+
+        def ask(table: Table | None, tell: Any) -> Any:
+            for name in ("among", "exclude"):
+                if given[name] is not None:
+                    given[name] = [item_of(one, self.fitted) for one in given[name]]
+            tables = None if table is None else [table]
+            (answer,) = inference.recommend(self.fitted, tables, **given, tell=tell)
+            return answer
+
+        def together(several: Sequence[Any]) -> Sequence[Any]:
+            return self._shared(several, functools.partial(recommend_together, k=body.k))
+
+        return Question(*self._rows(body.table, ask), key, body.table, together)
+
+    def distributions(self, body: requests.Distributions) -> Question:
+        events = [one.model_dump(exclude_none=True) for one in body.events]
+
+        def ask(table: Table, tell: Any) -> Any:
+            (laws,) = inference.predict_distribution(self.fitted, [table], member=body.member, tell=tell)
+            several = {laws.column: laws} if isinstance(laws, inference.Distribution) else laws
+            return {"columns": {name: _law(law, body.quantiles, events) for name, law in several.items()}}
+
+        return self._data(body.table, ask)
+
+    def similar(self, body: requests.Similar) -> Question:
+        def ask(table: None, tell: Any) -> Any:
+            item = item_of(body.item, self.fitted)
+            return inference.similar(self.fitted, item, body.k, member=body.member, kind="polars")
+
+        return Question(*self._rows(None, ask))
+
+    def attention(self, body: requests.Attention) -> Question:
+        def ask(table: Table, tell: Any) -> Any:
+            self._check_cells(len(table))
+            found = inference.attention(self.fitted, table, body.term, member=body.member, tell=tell)
+            names = {"targets": [_label(x) for x in found.targets], "contexts": [_label(x) for x in found.contexts]}
+            answer = {**names, "lags": found.lags, "weights": found.mean().tolist()}
+            return answer | ({"layers": found.weights.tolist()} if body.layers else {})
+
+        return self._data(body.table, ask)
+
+    def score(self, body: requests.Score) -> Question:
+        def ask(table: Table, tell: Any) -> Any:
+            return inference.score(self.fitted, [table], member=body.member, tell=tell)
+
+        return self._data(body.table, ask)
+
+    def evaluate(self, body: requests.Evaluate) -> Question:
+        how = requests.options(body)
+
+        def ask(table: Table, tell: Any) -> Any:
+            return inference.evaluate(self.fitted, [table], **how, tell=tell).to_json()
+
+        return self._data(body.table, ask)
+
+    # ---- inside
+
+    def _rows(self, given: Any, ask: Callable[[Any, Any], Any]) -> tuple[Callable[[], str], int]:
+        """A question whose answer is a frame, and the rows of its table."""
+        rows = check_rows(given, self.limits.rows)
+
+        def told() -> str:
+            notes = list[Note]()
+            return _frame(ask(None if given is None else table_of(given, self.fitted), notes.append), notes)
+
+        return told, rows
+
+    def _data(self, given: Any, ask: Callable[[Table, Any], dict[str, Any]]) -> Question:
+        """A question whose answer is an object."""
+        rows = check_rows(given, self.limits.rows)
+
+        def told() -> str:
+            notes = list[Note]()
+            return text(ask(table_of(given, self.fitted), notes.append) | {"notes": _notes(notes)})
+
+        return Question(told, rows)
+
+    def _shared(self, several: Sequence[Any], ask: Callable[..., Sequence[Any]]) -> Sequence[Any]:
+        """One engine call for the tables of several bodies."""
+        answers, asking, notes = list[Any]([None] * len(several)), dict[int, Asking](), dict[int, list[Note]]()
+        for number, given in enumerate(several):
+            try:
+                notes[number] = []
+                asking[number] = Asking(table_of(given, self.fitted), notes[number].append)
+            except EfattnError as error:
+                answers[number] = error
+        for number, answer in zip(asking, ask(self.fitted, list(asking.values())), strict=True):
+            answers[number] = answer if isinstance(answer, Exception) else _frame(answer, notes[number])
+        return answers
+
+    def _check_cells(self, rows: int) -> None:
+        """A refusal of weights that would be too many to send."""
+        most = max(int(math.sqrt(self.limits.cells)), 1)
+        if rows > most:
+            said = f"Attention is shown for at most {most:,} rows here; found {rows:,}. Send fewer rows of the group."
+            raise Refused(413, "too many rows", said)
+
+
+def _law(law: inference.Distribution, quantiles: Sequence[float], events: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Of one column, lists in the order of the rows."""
+    for one in events:
+        if len(one) != 1:
+            raise DataError("An event has one of above, below and between: [low, high].", option="events")
+    return {
+        "mean": law.mean.tolist(),
+        "sd": law.sd.tolist(),
+        "quantiles": {f"{q:g}": law.quantiles(float(q)).tolist() for q in quantiles},
+        "events": [{**one, "probability": law.probability(**one).tolist()} for one in events],
+    }
+
+
+def _label(x: Any) -> Any:
+    return (
+        [_label(key) for key in x] if isinstance(x, tuple) else x if x is None or isinstance(x, str | int) else str(x)
+    )
+
+
+def _notes(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    return [note.to_json() | {"text": str(note)} for note in notes]
+
+
+def _frame(frame: Any, notes: Sequence[Note]) -> str:
+    return f'{{"rows": {frame.write_json()}, "notes": {text(_notes(notes))}}}'
+
+
+def text(answer: Any) -> str:
+    """JSON has no infinity: it is the text "inf" or "-inf"; what is not a number is null."""
+    return json.dumps(strict(answer), ensure_ascii=True, default=str, allow_nan=False)
+
+
+def strict(answer: Any) -> Any:
+    if isinstance(answer, dict):
+        return {key: strict(x) for key, x in answer.items()}
+    if isinstance(answer, list | tuple):
+        return [strict(x) for x in answer]
+    if isinstance(answer, float) and not math.isfinite(answer):
+        return None if math.isnan(answer) else str(float(answer))
+    return answer
