@@ -15,6 +15,7 @@ if "torch" not in sys.modules:  # which reads it once. Threads that spin while t
 
 _HOMES = {
     "EFA": "efattn.estimators",
+    "EFAImputer": "efattn.estimators",
     "Comparison": "efattn.comparing",
     "compare": "efattn.comparing",
     "LatentFactor": "efattn.estimators",
@@ -22,6 +23,7 @@ _HOMES = {
     "Training": "efattn.options",
     "load": "efattn.estimators",
     "from_wide": "efattn.data",
+    "pool": "efattn.inference",
     "group_folds": "efattn.data",
     "read_baskets": "efattn.data",
     "read_file": "efattn.data",

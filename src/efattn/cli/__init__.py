@@ -1,6 +1,7 @@
 """The command line: one verb is one call into the library.
 
-from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, generating, serving, studies, verbs
+    efattn fit | score | predict | impute | sample | forecast | recommend | similar | attention | summary | evaluate |
+    calibrate | split | compare | serve | datasets | bench | demo | reproduce
 
 Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to
 standard error. Exit 0; 2 for the user's mistake, in one line; 130 when interrupted; 1 for a mistake of ours.
@@ -10,7 +11,18 @@ from typing import Annotated
 
 import typer
 
-from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, generating, serving, studies, verbs
+from efattn.cli import (
+    calibrating,
+    comparing,
+    datasets,
+    evaluating,
+    fitting,
+    generating,
+    imputing,
+    serving,
+    studies,
+    verbs,
+)
 from efattn.cli.outcome import run
 
 app = typer.Typer(
@@ -49,6 +61,7 @@ verbs.add_to(app)
 generating.add_to(app)
 evaluating.add_to(app)
 calibrating.add_to(app)
+imputing.add_to(app)
 comparing.add_to(app)
 serving.add_to(app)
 datasets.add_to(app)

@@ -37,12 +37,20 @@ efattn fit weather.parquet --group date --item city,state --value temperature \\
 
   --attributes latitude,longitude --time date --lags 1 --terms value -o weather.efattn
 
-efattn fit baskets.txt --baskets -o baskets.efattn"""
+efattn fit baskets.txt --baskets -o baskets.efattn
+
+efattn fit people.csv --wide --id name -o people.efattn"""
 OUTPUT = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="The model to write, *.efattn.", show_default=False)
 ]
 COMPARE = Annotated[
     bool, typer.Option("--compare/--no-compare", help="Fit latent factors to compare with.", show_default=False)
+]
+WIDE = Annotated[
+    bool,
+    typer.Option(
+        "--wide", help="A row is a group and a column an item with a family of its own.", rich_help_panel=WHICH
+    ),
 ]
 
 
@@ -69,6 +77,9 @@ def parameters() -> list[inspect.Parameter]:
         known("table", arguments.Source),
         known("output", OUTPUT),
         *(from_role(role, WHICH) for role in ROLES),
+        known("wide", WIDE, False),
+        parameter("id", str, "With --wide, a column that names rows.", WHICH, "COLUMN"),
+        parameter("exclude", list[str], "With --wide, columns that are not modelled.", WHICH, "COLUMN,..."),
         parameter("missing", list[str], told["missing"], MODEL, "CODE"),
         known("model", Annotated[Kind, typer.Option(help="Attention, or latent factors.", rich_help_panel=MODEL)],
                Kind.efa),
@@ -108,7 +119,7 @@ def fit(**asked: Any) -> None:
     layout = arguments.layout(asked)
     options = options_of(asked)
     source = tables.read(asked["table"], layout)
-    roles = roles_of(asked, source)
+    roles = _wide_of(asked, source) if asked["wide"] else roles_of(asked, source)
     validation = _validation(asked["validation"], layout)
     estimator = estimator_of(options)
     told: list[Any] = []
@@ -118,7 +129,7 @@ def fit(**asked: Any) -> None:
         describe(understood(blueprint), asked["table"])
 
     _clear(checkpoint if asked["force"] and not asked["resume"] else None)
-    estimator.fit(
+    (estimator.fit_wide if asked["wide"] else estimator.fit)(
         source,
         **roles,
         validation=validation,
@@ -177,6 +188,9 @@ def roles_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
     from efattn.data import Roles
 
     columns: dict[str, Any] = {}
+    for name in ("id", "exclude"):
+        if asked[name] is not None:
+            raise DataError(f"{flag(name)} is for --wide tables.", option=name)
     for role in ROLES:
         words = asked[role.name]
         if words is not None:
@@ -188,6 +202,19 @@ def roles_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
     for role in ROLES:
         source.require(roles.of(role.name), role.name)
     return columns
+
+
+def _wide_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
+    """What fit_wide takes."""
+    for role in ROLES:
+        if asked[role.name] is not None:
+            said = f"Of a wide table every row is a group and every column an item: leave {flag(role.name)} out."
+            raise DataError(said, option=role.name)
+    exclude = _columns(asked["exclude"] or (), source.names)
+    source.require([asked["id"]] if asked["id"] else [], "id")
+    source.require(exclude, "exclude")
+    codes = [_code(word) for word in asked["missing"] or ()] or None
+    return {"id": asked["id"], "exclude": exclude, "missing": codes}
 
 
 def _columns(words: Sequence[str], names: Sequence[str]) -> list[str]:

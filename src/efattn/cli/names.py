@@ -26,13 +26,14 @@ ASKED = (
 )  # options of the verbs that ask a fitted model
 DRAWN = ("groups", "length", "given", "burn_in", "seed", "steps", "draws", "paths")  # of sample and forecast
 EVALUATED = ("rows", "seen", "by", "test")  # of evaluate and split
+IMPUTED = ("wide", "id")  # of fits to wide tables
 COMPARED = ("models", "folds", "jobs", "output")  # of compare
 LAYOUT = ("separator", "decimal", "header", "columns", "encoding", "baskets")
 PYTHON_ONLY = ("training", "callbacks", "progress", "planned")
 KNOWN = {
     *(name for kind in (EFAOptions, LatentFactorOptions, Training) for name in described(kind)),
     *(role.name for role in ROLES),
-    *FIT, *ASKED, *DRAWN, *EVALUATED, *COMPARED, *LAYOUT,
+    *FIT, *ASKED, *DRAWN, *EVALUATED, *IMPUTED, *COMPARED, *LAYOUT,
 } - {*PYTHON_ONLY}  # fmt: skip
 
 

@@ -105,7 +105,8 @@ def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing
 
     roles, lags = model.schema.roles, model.schema.lags
     cut = None
-    if source != "-" and not options.get("baskets") and Path(source).is_file():  # no pipe, which is read once
+    files = source != "-" and not options.get("baskets") and model.wide is None  # a pipe is read once
+    if files and Path(source).is_file():
         cut = Portions(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
     if cut is None or not roles.of("group") or lags or not cut.worthwhile:
         with working(doing):

@@ -65,35 +65,38 @@ class Wide:
         wide, notes, found = cls((), id, codes_of(missing)), Notes(), list[WideColumn]()
         for name in table.names:
             if name != id and name not in left_out:
-                one = wide._kind(table.column(name), notes)
-                found += [] if one is None else [one]
+                one = wide._kind(table.column(name))
+                if isinstance(one, WideColumn):
+                    found.append(one)
+                else:
+                    notes.append(_left_out(name, one))
         if not found:
             raise DataError(
                 f"There is no column to model: name fewer in {named('exclude')}, or check what the table holds."
             )
         return replace(wide, columns=tuple(found))._numbered(table), notes
 
-    def _kind(self, column: "pl.Series", notes: Notes) -> WideColumn | None:
-        """None, and a note, of a column that is not modelled."""
+    def _kind(self, column: "pl.Series") -> WideColumn | str:
+        """Of a column that is not modelled, why not."""
         import polars as pl
 
         name, s = column.name, self._blank(column)
         if s.null_count() == len(s):
-            return _left_out(notes, name, "has no entry at all")
+            return "has no entry at all"
         if isinstance(column.dtype, pl.Enum):
             return WideColumn(name, "levels", tuple(column.dtype.categories.to_list()))
         if s.dtype == pl.Boolean:
             return WideColumn(name, "truth", TRUTH)
         if s.dtype.is_temporal() or is_dated(s):
-            return _left_out(notes, name, "holds dates")
+            return "holds dates"
         if not is_text(s):
             truth = s.dtype == pl.String and _is_truth(s)
             return WideColumn(name, "truth", TRUTH) if truth else WideColumn(name, "number")
         levels = tuple(s.unique().drop_nulls().sort().to_list())
         if len(levels) > MOST_LEVELS:
-            return _left_out(notes, name, f"holds {len(levels)} different words, which are names rather than answers")
+            return f"holds {len(levels)} different words, which are names rather than answers"
         if len(levels) == 1:
-            return _left_out(notes, name, f"is {levels[0]!r} throughout")
+            return f"is {levels[0]!r} throughout"
         return WideColumn(name, "words", levels)
 
     def _blank(self, column: "pl.Series") -> "pl.Series":
@@ -228,9 +231,9 @@ class Wide:
         return cls(columns, saved["id"], codes_of(saved["missing"]))
 
 
-def _left_out(notes: Notes, name: str, why: str) -> None:
+def _left_out(name: str, why: str) -> Note:
     said = f"Column {name!r} {why}: it is not modelled, and stays as it is."
-    notes.append(Note("left out", said, column=name, option="exclude", important=True))
+    return Note("left out", said, column=name, option="exclude", important=True)
 
 
 def _is_truth(s: "pl.Series") -> bool:
@@ -270,4 +273,3 @@ def _digests(codes: np.ndarray) -> list[str]:
         seen[name] = seen.get(name, 0) + 1
         names.append(name if seen[name] == 1 else f"{name} {seen[name]}")
     return names
-

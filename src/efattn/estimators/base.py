@@ -115,9 +115,9 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         self._check()
         value = choosing.ordered(self.family, _tuple(value))
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing)
-        how = {"checkpoint": checkpoint, "resume": resume, "callbacks": callbacks, "history": history}
-        more = {"progress": progress, "planned": planned}
-        return self._fit_table(Table.read(table), roles, self.family, self.terms, validation=validation, **how, **more)
+        how: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "callbacks": callbacks, "history": history}
+        how |= {"progress": progress, "planned": planned, "validation": validation}
+        return self._fit_table(Table.read(table), roles, self.family, self.terms, **how)
 
     fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
 

@@ -59,6 +59,15 @@ class Questions(ABC):
         (answer,) = inference.predict_distribution(self._fitted(), [Table.read(table)], member=member)
         return answer
 
+    def impute(self, table: Any, draws: int = 0, *, seed: int = 0, interval: float | None = 0.9) -> Any:
+        """The table with its nulls filled in by what is expected of each given all that is observed in its group (of a
+        wide table, in its row), any number of them in one group; of words, of ordered categories and of yes or no by
+        the most probable. <value>_sd, _lower and _upper stand beside, null where nothing was missing. draws=m: a list
+        of m completed tables, drawn jointly within each group (Gibbs sampling, ten sweeps of each of m chains), whose
+        estimates `efattn.pool` puts together. The same group gets the same answer whatever else is in the table."""
+        (answer,) = inference.impute(self._fitted(), [Table.read(table)], draws=draws, seed=seed, interval=interval)
+        return answer
+
     def calibrate(self, table: Any, *, seed: int = 0) -> Any:
         """Adjust intervals and quantiles by rows of groups that neither fit nor refit has seen, so that they hold what
         they promise; groups of the fit are refused. At which level of its own law a quantile is read off follows from

@@ -14,7 +14,7 @@ FOLDS = (
     "Each group was held out once, in {} folds, and the scores told above are of what did not see it. The networks of "
     "all folds predict together; simple models beside them are fitted once more to all groups."
 )
-SAID = ("family", "own attributes", "times", "every item", "sizes")  # kinds of notes that a fit says aloud
+SAID = ("family", "families", "own attributes", "times", "every item", "sizes")  # kinds of notes that a fit says aloud
 
 
 def describe(blueprint: Blueprint, stages: Stages) -> None:

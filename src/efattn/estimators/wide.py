@@ -41,7 +41,9 @@ class Plan:
 
     def held(self, validation: Any) -> Any:
         """The same of a table that is held out."""
-        if validation is None or isinstance(validation, int | float) or validation in ("auto", "last"):
+        if validation is None or isinstance(validation, int | float):
+            return validation
+        if isinstance(validation, str) and validation in ("auto", "last"):
             return validation
         return self.layout.long(Table.read(validation))
 
@@ -82,6 +84,7 @@ def _families(spec: Any, layout: Wide, codes: np.ndarray) -> tuple[Any, list[Not
 def _asked(spec: Any, layout: Wide) -> dict[str, Any]:
     """By column."""
     if isinstance(spec, Mapping):
+        spec = {name: one for names, one in spec.items() for name in ([names] if isinstance(names, str) else names)}
         unknown = [name for name in spec if name not in layout.names]
         if unknown:
             raise DataError(
@@ -147,4 +150,4 @@ def _told(layout: Wide, found: list[Family]) -> Note:
         mine = [name for name, one in zip(layout.names, found, strict=True) if one == family]
         more = f" and {len(mine) - SHOWN} more" if len(mine) > SHOWN else ""
         told.append(f"{family.name} for {', '.join(mine[:SHOWN])}{more}")
-    return Note("family", f"Families by column: {'; '.join(told)}.", option="family")
+    return Note("families", f"Families by column: {'; '.join(told)}.", option="family")

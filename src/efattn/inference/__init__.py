@@ -1,6 +1,6 @@
 """What a fitted model is asked: functions of a `Fitted`, one small file a verb.
 
-score, log_likelihood, predict, predict_distribution, recommend, evaluate
+score, log_likelihood, predict, predict_distribution, impute, recommend, evaluate
                                                 over an iterator of tables, one or pieces of whole groups
 sample                                          new groups, or given ones completed
 similar, embeddings, attention, summary        of the model itself
@@ -14,6 +14,8 @@ from efattn.inference.embeddings import embeddings
 from efattn.inference.evaluate import evaluate
 from efattn.inference.evaluation import Evaluation
 from efattn.inference.fitted import Companion, Fitted, Part
+from efattn.inference.impute import impute
+from efattn.inference.pooling import Pooled, pool
 from efattn.inference.predict import predict
 from efattn.inference.predict_distribution import Distributions, predict_distribution
 from efattn.inference.recommend import recommend
@@ -33,13 +35,16 @@ __all__ = [
     "Evaluation",
     "Fitted",
     "Part",
+    "Pooled",
     "Reliability",
     "announce",
     "attention",
     "calibrate",
     "embeddings",
     "evaluate",
+    "impute",
     "log_likelihood",
+    "pool",
     "predict",
     "predict_distribution",
     "recommend",

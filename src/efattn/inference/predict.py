@@ -136,7 +136,7 @@ def expected(
         answers = {"mean": mixture.mean(family, members, shares)}
         answers["sd"] = mixture.variance(family, members, shares).sqrt()
         for kind, p in ends.items():
-            answers[kind] = mixture.quantile(family, members, shares, _adjusted(fitted, names, p, answers["mean"]))
+            answers[kind] = mixture.quantile(family, members, shares, adjusted(fitted, names, p, answers["mean"]))
         for kind, values in answers.items():
             plain = in_units(fitted, values.numpy(), item, spread=kind == "sd")
             for c, name in enumerate(names):
@@ -148,7 +148,7 @@ def expected(
     return columns
 
 
-def _adjusted(fitted: Fitted, names: Sequence[str], p: float, like: Tensor) -> float | Tensor:
+def adjusted(fitted: Fitted, names: Sequence[str], p: float, like: Tensor) -> float | Tensor:
     """The level at which a quantile is read off: p itself, or of each column (..., columns) where it is calibrated."""
     if not fitted.calibration:
         return p

@@ -15,7 +15,11 @@ def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
     schema, sizes, several = fitted.schema, fitted.sizes, len(fitted.members)
     lines = [f"{fitted.estimator}: each observation given {LOOKS_AT[fitted.context]}."]
     items = "" if schema.vocabulary is None else f", {counted(len(schema.vocabulary), 'item')}"
-    lines.append(f"Fitted to {counted(sizes['rows'], 'row')} in {counted(sizes['groups'], 'group')}{items}.")
+    if fitted.wide is not None:
+        lines = [f"{fitted.estimator} of a wide table: each cell given the rest of its row."]
+        lines.append(f"Fitted to {counted(sizes['groups'], 'row')} of {counted(len(fitted.wide), 'column')}.")
+    else:
+        lines.append(f"Fitted to {counted(sizes['rows'], 'row')} in {counted(sizes['groups'], 'group')}{items}.")
     if several > 1:
         lines.append(f"{several} members, whose mixture predicts.")
     for name in fitted.names:
@@ -97,5 +101,6 @@ def as_data(fitted: Fitted) -> dict[str, Any]:
     about = {"estimator": fitted.estimator, "context": fitted.context, **fitted.sizes}
     about |= {"items": len(fitted.schema.vocabulary or ()), "members": len(fitted.members)}
     about["calibration"] = {name: {"rows": x.rows, "groups": x.groups} for name, x in fitted.calibration.items()}
+    about["wide"] = None if fitted.wide is None else fitted.wide.to_json()
     about |= {"columns": fitted.schema.roles.to_json(), "lags": fitted.schema.lags, "terms": terms}
     return about | {"notes": [note.to_json() for note in fitted.notes], "summary": summary(fitted)}

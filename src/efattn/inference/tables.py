@@ -46,13 +46,20 @@ def _depth() -> int:
 
 
 def encoded(
-    fitted: Fitted, tables: Iterable[Table], tell: Tell = announce, *, need: Collection[str] = (), items: bool = True
+    fitted: Fitted,
+    tables: Iterable[Table],
+    tell: Tell = announce,
+    *,
+    need: Collection[str] = (),
+    items: bool = True,
+    sort: bool = False,
 ) -> Iterator[Asked]:
-    """need: which of the columns that may be absent must be there; items: whether they are asked about. Wide tables are
-    turned into long ones, if that is how the model was fitted."""
+    """need: which of the columns that may be absent must be there; items: whether they are asked about; sort: groups by
+    their names, and rows of unordered ones by what they hold, so that nothing depends on how a table came. Wide tables
+    are turned into long ones, if that is how the model was fitted."""
     heard: list[list[Note]] = []
     for table in tables if fitted.wide is None else wide.each(fitted, tables, tell)[0]:
-        groups = fitted.schema.encode(table, need=need)
+        groups = fitted.schema.encode(table, need=need, sort=sort)
         fitted.check(groups, items=items)
         heard.append(groups.notes)
         yield Asked(table, groups)

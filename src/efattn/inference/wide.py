@@ -1,6 +1,6 @@
 """A model of a wide table is asked with wide tables, and answers with wide tables.
 
-    wide  ->  long, as the model has it  ->  the verb  ->  (row, column)  ->  a column or several beside each of the table's
+    wide  ->  long, as the model has it  ->  the verb  ->  (row, column)  ->  columns beside the table's own
 
 Each cell is answered given the rest of its row, never from itself.
 """
@@ -97,7 +97,7 @@ def told(fitted: Fitted, answers: dict[str, np.ndarray]) -> dict[str, Any]:
             continue
         levels = [f"p_{level}" for level in family.level_names]
         for kind, x in mine.items():
-            if kind.startswith("p_") and kind not in levels or (kind == "mode" and not family.level_names):
+            if (kind.startswith("p_") and kind not in levels) or (kind == "mode" and not family.level_names):
                 continue
             columns[f"{column.name}_{kind}"] = x
     return columns

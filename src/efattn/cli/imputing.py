@@ -1,0 +1,69 @@
+"""efattn impute: a table with its nulls filled in, or completed several times by draws."""
+
+from typing import Annotated, Any
+
+import typer
+
+from efattn.cli import arguments, tables
+from efattn.cli import output as out
+from efattn.cli.messages import note, say
+from efattn.errors import DataError, counted
+
+EXAMPLES = """Examples:
+
+efattn impute m.efattn holes.csv -o filled.csv
+
+efattn impute m.efattn holes.csv --draws 5 -o completed.csv"""
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command(epilog=EXAMPLES)(impute)
+
+
+@arguments.laid_out
+def impute(
+    model: arguments.Model,
+    table: arguments.Source,
+    draws: Annotated[int, typer.Option(min=0, help="Complete the table so many times by joint draws.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
+    interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+    piece_size: arguments.PieceSize = arguments.PIECE,
+    *,
+    layout: dict[str, Any],
+) -> None:
+    """A table with its nulls filled in.
+
+    By what is expected of each given all that is observed in its group, or in its row of a wide table; of words by the
+    most probable. <value>_sd, _lower and _upper stand beside. With --draws m, m completed tables one below the other,
+    numbered in a column draw."""
+    out.check_output(output, force, out.FORMATS)
+    arguments.check_piece_size(piece_size)
+    if not 0 < interval < 1:
+        raise DataError(f"--interval is a probability between 0 and 1; found {interval!r}.", option="interval")
+    fitted = tables.both(model, table, layout)
+
+    from efattn import inference
+
+    def writable(frame: Any) -> None:
+        out.check_columns(frame.schema, output, json)
+
+    pieces = tables.pieces(fitted, table, layout, piece_size, "Imputing", writable)
+    answers = inference.impute(fitted, pieces, draws=draws, seed=seed, interval=interval, tell=note)
+    rows = out.deliver(_numbered(answers) if draws else answers, output, json)
+    if output is not None:
+        say(f"Wrote {counted(rows, 'row')} to {output}.")
+
+
+def _numbered(answers: Any) -> Any:
+    """Of each piece all draws, each with its number."""
+    import polars as pl
+
+    for several in answers:
+        name = "draw"
+        while name in several[0].columns:
+            name += "_"
+        numbered = [one.select(pl.lit(k).alias(name), pl.all()) for k, one in enumerate(several, start=1)]
+        yield pl.concat(numbered, how="vertical_relaxed")
