@@ -1,6 +1,7 @@
 """The command line: one verb is one call into the library.
 
-from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, generating, serving, studies, verbs
+    efattn fit | score | predict | recommend | similar | attention | summary | sample | forecast | where-next |
+    evaluate | calibrate | split | compare | serve | datasets | bench | demo | reproduce
 
 Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to
 standard error. Exit 0; 2 for the user's mistake, in one line; 130 when interrupted; 1 for a mistake of ours.
