@@ -2,7 +2,7 @@
 
 score, log_likelihood, predict, predict_distribution, impute, recommend, evaluate
                                                 over an iterator of tables, one or pieces of whole groups
-sample                                          new groups, or given ones completed
+sample, forecast, where_next                   new groups, or given ones completed; groups to come; what to measure
 similar, embeddings, attention, summary        of the model itself
 """
 
@@ -16,6 +16,7 @@ from efattn.inference.evaluation import Evaluation
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.impute import impute
 from efattn.inference.pooling import Pooled, pool
+from efattn.inference.forecast import forecast
 from efattn.inference.predict import predict
 from efattn.inference.predict_distribution import Distributions, predict_distribution
 from efattn.inference.recommend import recommend
@@ -25,6 +26,7 @@ from efattn.inference.score import log_likelihood, score
 from efattn.inference.similar import similar
 from efattn.inference.summary import summary
 from efattn.inference.tables import announce
+from efattn.inference.where_next import where_next
 
 __all__ = [
     "AttentionWeights",
@@ -43,6 +45,7 @@ __all__ = [
     "embeddings",
     "evaluate",
     "impute",
+    "forecast",
     "log_likelihood",
     "pool",
     "predict",
@@ -53,4 +56,5 @@ __all__ = [
     "score",
     "similar",
     "summary",
+    "where_next",
 ]
