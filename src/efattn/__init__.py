@@ -21,6 +21,7 @@ _HOMES = {
     "SimpleModel": "efattn.estimators",
     "Training": "efattn.options",
     "load": "efattn.estimators",
+    "report": "efattn.reporting",
     "from_wide": "efattn.data",
     "group_folds": "efattn.data",
     "read_baskets": "efattn.data",

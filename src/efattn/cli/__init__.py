@@ -1,7 +1,7 @@
 """The command line: one verb is one call into the library.
 
     efattn fit | score | predict | recommend | similar | attention | summary | evaluate | calibrate | split | compare |
-    datasets | bench | demo | reproduce
+    report | embeddings | datasets | bench | demo | reproduce
 
 Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to
 standard error. Exit 0; 2 for the user's mistake, in one line; 130 when interrupted; 1 for a mistake of ours.
@@ -11,7 +11,7 @@ from typing import Annotated
 
 import typer
 
-from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, studies, verbs
+from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, picturing, studies, verbs
 from efattn.cli.outcome import run
 
 app = typer.Typer(
@@ -50,6 +50,7 @@ verbs.add_to(app)
 evaluating.add_to(app)
 calibrating.add_to(app)
 comparing.add_to(app)
+picturing.add_to(app)
 datasets.add_to(app)
 studies.add_to(app)
 

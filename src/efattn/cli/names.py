@@ -23,6 +23,7 @@ ASKED = (
     "among",
     "exclude",
     "at_least",
+    "which",
 )  # options of the verbs that ask a fitted model
 EVALUATED = ("rows", "seen", "by", "test")  # of evaluate and split
 COMPARED = ("models", "folds", "jobs", "output")  # of compare

@@ -90,6 +90,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         frames=about.get("frames", "polars"),
         seen=file_checks.seen(tensors.get("seen.groups")),
         calibration=file_checks.calibration(about.get("calibration", {}), schema),
+        held_out=file_checks.held_out(about.get("held_out", {}), models[0].terms),
     )
     return estimator
 

@@ -47,6 +47,7 @@ def save(fitted: Fitted, path: str | Path) -> None:
         "companions": {name: [_about(one) for one in several] for name, several in fitted.companions.items()},
         "offsets": _offsets(fitted),
         "calibration": {name: one.to_json() for name, one in fitted.calibration.items()},
+        "held_out": {name: dict(scores) for name, scores in fitted.held_out.items()},
     }
     tensors = {
         f"{prefix(k)}{name}": x for k, model in enumerate(fitted.members) for name, x in model.state_dict().items()

@@ -73,7 +73,8 @@ class Fitted:
     "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term,
     the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; network: by
     kind of term, the sizes that were left open; frames: the kind of frame that it was fitted to; seen: fingerprints of
-    the groups of its fit, None in older files; calibration: by value column, of quantiles and intervals."""
+    the groups of its fit, None in older files; calibration: by value column, of quantiles and intervals; held_out:
+    by term, log scores per held-out target in the table's units, of all together, the network and each simple model."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -93,6 +94,7 @@ class Fitted:
     interrupted: bool = False
     seen: np.ndarray | None = None
     calibration: Mapping[str, Calibration] = field(default_factory=dict)
+    held_out: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     device: torch.device | str = "cpu"
 
     @property
