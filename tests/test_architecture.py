@@ -27,6 +27,7 @@ LAYERS = {
     "theory": 4,
     "plots": 4,
     "comparing": 4,
+    "reporting": 4,
     "datasets": 5,
     "experiments": 5,
     "bench": 5,

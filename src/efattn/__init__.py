@@ -22,6 +22,7 @@ _HOMES = {
     "SimpleModel": "efattn.estimators",
     "Training": "efattn.options",
     "load": "efattn.estimators",
+    "report": "efattn.reporting",
     "from_wide": "efattn.data",
     "pool": "efattn.inference",
     "group_folds": "efattn.data",

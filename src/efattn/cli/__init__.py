@@ -2,6 +2,8 @@
 
     efattn fit | score | predict | impute | sample | forecast | where-next | recommend | similar | attention | summary |
     evaluate | calibrate | split | compare | report | serve | datasets | bench | demo | reproduce
+    efattn fit | score | predict | recommend | similar | attention | summary | evaluate | calibrate | split | compare |
+    report | embeddings | datasets | bench | demo | reproduce
 
 Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to
 standard error. Exit 0; 2 for the user's mistake, in one line; 130 when interrupted; 1 for a mistake of ours.
@@ -23,6 +25,7 @@ from efattn.cli import (
     studies,
     verbs,
 )
+from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, picturing, studies, verbs
 from efattn.cli.outcome import run
 
 app = typer.Typer(
@@ -64,6 +67,7 @@ calibrating.add_to(app)
 imputing.add_to(app)
 comparing.add_to(app)
 serving.add_to(app)
+picturing.add_to(app)
 datasets.add_to(app)
 studies.add_to(app)
 

@@ -23,6 +23,7 @@ ASKED = (
     "among",
     "exclude",
     "at_least",
+    "which",
 )  # options of the verbs that ask a fitted model
 DRAWN = ("groups", "length", "given", "burn_in", "seed", "steps", "draws", "paths")  # of sample and forecast
 EVALUATED = ("rows", "seen", "by", "test")  # of evaluate and split

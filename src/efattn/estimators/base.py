@@ -228,10 +228,11 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             return
         offers = fit_offers()
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        chosen, notes = shares.chosen(parts, networks, offers, trained.history)
+        chosen, notes, scores = shares.chosen(parts, networks, offers, trained.history)
         new, more = new_items.chosen(parts, networks, offers, self.context, options, self.seed, stages)
         notes = [*members.unfinished(trained, options), *notes, *more]
         self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen, new))
+        self.fitted_ = replace(self.fitted_, held_out=scores)
         self.first_fits_ = tuple(
             replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen, new))
             for part, mine, some in zip(parts, networks, offers, strict=True)

@@ -216,3 +216,13 @@ def _number(x: Any) -> bool:
 
 def _count(x: Any, low: int) -> bool:
     return isinstance(x, int) and not isinstance(x, bool) and low <= x <= LONGEST
+
+
+def held_out(told: Any, terms: Sequence[str]) -> dict[str, dict[str, float]]:
+    """By term, finite numbers by name."""
+    whole = isinstance(told, dict) and set(told) <= set(terms)
+    for scores in told.values() if whole else ():
+        whole &= isinstance(scores, dict) and all(_number(x) for x in scores.values())
+    if not whole:
+        raise DataError("its scores of held-out groups are of no term")
+    return {name: {kind: float(x) for kind, x in scores.items()} for name, scores in told.items()}

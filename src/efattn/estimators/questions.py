@@ -5,6 +5,7 @@ Where a method has member=, None is for the mixture of all members and companion
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from efattn import inference
@@ -176,8 +177,9 @@ class Questions(ABC):
         return inference.similar(self._fitted(), item, k, member=member)
 
     def embeddings(self, which: str = "item", *, member: int = 0) -> Any:
-        """One row per item with its vector: "item" (what it contributes as context) or "centre" (what it is predicted
-        with). Vectors of different members are not comparable."""
+        """One row per item: its name, x and y (the plane of the first two principal components) and its vector v0, v1,
+        ...: "item" (what it contributes as context) or "centre" (what it is predicted with). Vectors of different
+        members are not comparable. Written to a Parquet file, viewers such as embedding-atlas open it."""
         return inference.embeddings(self._fitted(), which, member=member)
 
     def attention(self, table: Any, term: str | None = None, *, member: int = 0) -> AttentionWeights:
@@ -187,3 +189,30 @@ class Questions(ABC):
     def summary(self) -> str:
         """Terms, families, sizes and fit, in words."""
         return inference.summary(self._fitted())
+
+    def report(
+        self,
+        table: Any = None,
+        path: str | Path = "report.html",
+        *,
+        rows: int = 20_000,
+        seed: int = 0,
+        title: str | None = None,
+    ) -> Path:
+        """Write one self-contained HTML page about this model and a table (`efattn.report`), best of groups that the
+        fit has not seen: data, model, fit, scores beside simple models, calibration, attention, items, the best and
+        worst predictions. rows: a larger table is looked at in part, whole groups drawn with this seed."""
+        from efattn.reporting import report
+
+        return report(self._fitted(), table, path, rows=rows, seed=seed, title=title)
+
+    def _repr_html_(self) -> str:
+        """A card in a notebook; of what is not fitted, scikit-learn's."""
+        if "fitted_" not in vars(self):
+            return super()._repr_html_()  # type: ignore[misc]
+        from efattn.reporting import card
+
+        return card(self.fitted_)
+
+    def _repr_mimebundle_(self, **unused: Any) -> dict[str, str]:
+        return {"text/plain": repr(self), "text/html": self._repr_html_()}

@@ -48,6 +48,7 @@ def save(fitted: Fitted, path: str | Path) -> None:
         "offsets": _offsets(fitted),
         "wide": None if fitted.wide is None else fitted.wide.to_json(),
         "calibration": {name: one.to_json() for name, one in fitted.calibration.items()},
+        "held_out": {name: dict(scores) for name, scores in fitted.held_out.items()},
     }
     tensors = {
         f"{prefix(k)}{name}": x for k, model in enumerate(fitted.members) for name, x in model.state_dict().items()

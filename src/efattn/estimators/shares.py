@@ -28,6 +28,7 @@ from efattn.training import Record
 
 LEAST = 0.005  # of all targets: what explains fewer has no share
 FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
+TOGETHER = "together"  # the name of the mixture among scores
 SIMPLEST, MOST, WORTH = (ItemMean, Popularity), 0.01, 0.001  # at most and at least what the simplest gets unasked
 
 
@@ -128,10 +129,10 @@ def chosen(
     networks: Sequence[Sequence[Model]],
     offers: Sequence[Mapping[str, Sequence[Offer]]],
     history: Sequence[Record] = (),
-) -> tuple[dict[str, list[float]], list[Note]]:
-    """By term, the share of each companion; and that in words. offers: of each part, by term; history: of the
-    networks."""
-    shares, notes = dict[str, list[float]](), list[Note]()
+) -> tuple[dict[str, list[float]], list[Note], dict[str, dict[str, float]]]:
+    """By term, the share of each companion; that in words; and log scores per held-out target, of all together, of the
+    networks and of each simple model alone. offers: of each part, by term; history: of the networks."""
+    shares, notes, scores = dict[str, list[float]](), list[Note](), dict[str, dict[str, float]]()
     for name, first in offers[0].items():
         held = scored(parts, name, networks, [[one.model for one in mine[name]] for mine in offers])
         recipes = [one.recipe for one in first]
@@ -145,7 +146,11 @@ def chosen(
         best = best_shares(known, held.weight, held.groups, simplest)
         shares[name] = best[1:].tolist()
         notes.append(_words(name, recipes, best, held))
-    return shares, notes
+        alone = [held.mean(one) for one in torch.eye(len(best), dtype=torch.float64)]
+        kinds = [TOGETHER, "network", *(type(recipe).__name__ for recipe in recipes)]
+        told = dict(zip(kinds, [held.mean(best), *alone], strict=True))
+        scores[name] = {kind: x for kind, x in told.items() if np.isfinite(x)}
+    return shares, notes, scores
 
 
 def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> Note:

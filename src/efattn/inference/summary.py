@@ -96,6 +96,7 @@ def as_data(fitted: Fitted) -> dict[str, Any]:
             "support": term.support,
             "companions": [{**one.recipe.to_json(), "share": one.share, "new_share": one.new} for one in companions],
             "units": fitted.units.get(name, 0.0),
+            "held_out": dict(fitted.held_out.get(name, {})),
             "history": [record for record in fitted.history if record["term"] == name],
         }
     about = {"estimator": fitted.estimator, "context": fitted.context, **fitted.sizes}

@@ -134,11 +134,11 @@ def shares(model: Any, *, title: str = "Who speaks", subtitle: str | None = None
     for k, kind in enumerate(kinds):
         wide = np.array([parts[name].get(kind, 0.0) for name in names])
         colour = COLOURS[k % len(COLOURS)]
-        label = f"{kind} {wide[0]:.0%}" if len(names) == 1 else kind
+        label = f"{kind} {wide[0]:.0%}" if len(names) == 1 and wide[0] >= 0.005 else kind
         axes.barh(range(len(names)), wide, left=left, height=0.6, color=colour, edgecolor="white", label=label)
         for row, (at, share) in enumerate(zip(left, wide, strict=True)):
             if share >= 0.06 and len(names) > 1:
-                ink = "white" if k % len(COLOURS) < DARK else style.INK
+                ink = style.ON_DARK if k % len(COLOURS) < DARK else style.ON_LIGHT
                 axes.text(at + share / 2, row, f"{share:.0%}", ha="center", va="center", color=ink, weight="bold")
         left += wide
     axes.set(xlim=(0, 1), ylim=(len(names) - 0.5, -0.5), xlabel="share of the mixture")

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREEN, INK, GREY, PALE = "#0072B2", "#D55E00", "#009E73", "#222222", "#6B6B6B", "#D9D9D9"
+ON_DARK, ON_LIGHT, ON_PALE = "#FEFEFE", "#212121", "#6A6A6A"  # letters on a fill, whatever the page is
 WEIGHTS, VALUES, ERRORS = "Blues", "RdYlBu_r", "PuOr_r"
 DOTS_PER_INCH, LETTERS = 200, 28  # of a name in a picture
 LOOK: dict[str, Any] = {

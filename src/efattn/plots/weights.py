@@ -99,7 +99,7 @@ def _labels(axes: "Axes", rows: Sequence[Any], columns: Sequence[Any], step: int
 
 def _numbers(axes: "Axes", weights: np.ndarray) -> None:
     for (row, column), weight in np.ndenumerate(weights):
-        colour = "white" if weight > 0.55 else style.INK if weight >= 0.005 else style.GREY
+        colour = style.ON_DARK if weight > 0.55 else style.ON_LIGHT if weight >= 0.005 else style.ON_PALE
         axes.text(column, row, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=9)
 
 
