@@ -28,8 +28,17 @@ def card(name: str, fitted: Fitted, examples: Examples | None) -> dict[str, Any]
         "item_columns": [] if schema.vocabulary is None else list(schema.vocabulary.columns),
         "family": {} if fitted.family is None else _families(fitted),
         "support": fitted.support,
-        "groups": 0 if examples is None else len(examples),
+        "item_term": _term(fitted, True),
+        "value_term": _term(fitted, False),
+        "when_kind": schema.when_kind,
+        "time_kind": schema.time_kind,
+        "examples": 0 if examples is None else len(examples),
     }
+
+
+def _term(fitted: Fitted, of_items: bool) -> str | None:
+    """The name of the term of items, or of the one of values."""
+    return next((name for name in fitted.names if fitted.members[0][name].of_items is of_items), None)
 
 
 def _families(fitted: Fitted) -> dict[str, str]:
