@@ -18,7 +18,7 @@ import torch
 
 from efattn.data import Groups
 from efattn.errors import DataError, EfattnError, named, option
-from efattn.estimators import members, saving
+from efattn.estimators import levels, members, saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion
 from efattn.models import Conditionals, Model
@@ -145,6 +145,7 @@ def _fitted(
     if isinstance(model, DirectlyFitted):
         tick = None if stages is None else lambda done, of: stages.tick(kind, done, of, fold=blueprint.fold)
         model.fit(train, blueprint.held if blueprint.fold is None else None, tick)
+        levels.learn(recipe, model, blueprint.setting(recipe.models, context), train)
         return Offer(recipe, model.eval().requires_grad_(False))
     with torch.random.fork_rng():
         torch.manual_seed(seed)

@@ -27,13 +27,15 @@ from efattn.estimators.simple_model import SimpleModel
 from efattn.families import Categorical, Product
 from efattn.inference import Companion, Fitted
 from efattn.models import Conditionals, Model, Term
+from efattn.simple.levels import Levels
 from efattn.simple.linear import NEW_PLACES
 from efattn.simple.new_places import Known
 from efattn.training import Training
 
 KINDS = {kind.__name__: kind for kind in (EFA, LatentFactor, SimpleModel)}
-# tensors that older files do not have: of format 1; the scale of a group; what is known of new places
-LATER = ("marginal_fit", "tails", *(f"known_{name}" for name in Known._fields), *NEW_PLACES)
+# tensors that older files do not have: of format 1; the scale of a group; what is known of new places; of levels
+LEVELS = tuple(f"levels_{name}" for name in Levels._fields)
+LATER = ("marginal_fit", "tails", *(f"known_{name}" for name in Known._fields), *NEW_PLACES, *LEVELS)
 TOGETHER = "together_"  # likewise, of cells that are missing
 
 

@@ -101,6 +101,11 @@ class Family(ABC):
         return ()
 
     @property
+    def cut_points(self) -> int:
+        """Between its levels, where they are few and ordered: one less than there are. 0 of most families."""
+        return 0
+
+    @property
     def standardised(self) -> bool:
         """Whether values may be shifted and scaled before it sees them."""
         return False
@@ -169,6 +174,10 @@ class Family(ABC):
         if self.columns != 1 or not self.scalar or not self.of_values:
             raise DataError(f"{self!r} is not the family of one value column, which a mean and a variance describe.")
         return at_mean(self.mean, mean, start)
+
+    def from_margins(self, margins: torch.Tensor) -> torch.Tensor:
+        """The f (..., size) with P(y <= level k) = sigmoid(margins_k). margins: (..., cut_points), which grow."""
+        raise EfattnError(f"{self!r} has no levels to tell the probabilities of.")
 
     def identified(self, f: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
         """What two fits have in common up to a linear map, (..., any): the natural parameter. Here, where there is

@@ -26,6 +26,7 @@ class Bernoulli(ScipyFamily, ExponentialFamily):
     discrete = True
     exposures = ()
     shared = (False,)
+    cut_points = 1
     support = WholeNumbers(0, 1)
 
     @classmethod
@@ -70,6 +71,9 @@ class Bernoulli(ScipyFamily, ExponentialFamily):
 
     def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
         return logit(mean).unsqueeze(-1)
+
+    def from_margins(self, margins: torch.Tensor) -> torch.Tensor:
+        return -margins
 
     @classmethod
     def applicable(cls, values: np.ndarray) -> Claim | None:

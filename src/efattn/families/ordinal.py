@@ -68,6 +68,10 @@ class Ordinal(Family):
         return tuple(range(self.low, self.low + self.levels))
 
     @property
+    def cut_points(self) -> int:
+        return self.levels - 1
+
+    @property
     def origin(self) -> float:
         return float(self.low)
 
@@ -121,6 +125,10 @@ class Ordinal(Family):
         counts = counts.index_add_(0, (rows - self.low).long(), weights).clamp_min(0.5)  # never seen: half a row
         cuts = (counts.cumsum(0)[:-1].log() - counts.flip(0).cumsum(0).flip(0)[1:].log()).double()
         return torch.cat([cuts.new_zeros(1), cuts[:1], unbounded(cuts.diff().log(), BOUND)])
+
+    def from_margins(self, margins: torch.Tensor) -> torch.Tensor:
+        gaps = unbounded(margins.diff(dim=-1).clamp_min(torch.finfo(margins.dtype).tiny).log(), BOUND)
+        return torch.cat([torch.zeros_like(margins[..., :1]), margins[..., :1], gaps], -1)
 
     def _steps(self, f: torch.Tensor) -> torch.Tensor:
         return torch.arange(self.levels, dtype=f.dtype, device=f.device)

@@ -23,6 +23,7 @@ from efattn.errors import DataError, named, option
 from efattn.families import Family, Product
 from efattn.models.scoring import Conditionals, ItemSupport, at
 from efattn.network import Context
+from efattn.simple.levels import Levels, Predicted, learnt
 
 TOKENS = 16_384
 FLOOR = 0.01  # the smallest share of an item's own mean above the lowest possible: a guard, not tuned
@@ -141,6 +142,8 @@ class MeanAndVariance(DirectlyFitted):
         self.register_buffer("mean", torch.zeros(self.items + 1, dtype=torch.float64))
         rows = (max(setting.items, 1) + 1,) if self.kinds else ()
         self.register_buffer("marginal_fit", torch.zeros(*rows, self.part.size, dtype=torch.float64))
+        for name, x in Levels.empty(self.part.cut_points, self.items)._asdict().items() if self.part.cut_points else ():
+            self.register_buffer(f"levels_{name}", x)
         if self.kinds:  # items of different kinds are comparable in units of their own
             self.register_buffer("units", torch.ones(2, *rows, dtype=torch.float64))
 
@@ -164,6 +167,8 @@ class MeanAndVariance(DirectlyFitted):
                 option="target",
             )
         self._set(marginal_fit=self.part.start(torch.tensor(kept)) if not self.kinds else self._by_item(groups))
+        if self.part.cut_points:
+            self._take_levels(Levels.empty(self.part.cut_points, self.items))
         if self.kinds and groups.item is not None:
             seen = ~np.isnan(value[:, 0])
             self._set(units=np.stack(item_units(value[seen, 0], groups.item[seen], self.items)))
@@ -179,6 +184,9 @@ class MeanAndVariance(DirectlyFitted):
         start = self.get_buffer("marginal_fit")
         if not self.kinds:
             mean, variance = self.moments(batch)
+            if self.part.cut_points and self.levels.usable:
+                item = self.cells(batch).item[:, : batch.length]
+                return at(self.levels.outputs(self.part, mean, variance, item), slots)
             return at(self.part.from_moments(self.floored(mean, batch), variance, start), slots)
         item = self.cells(batch).item
         centre, scale = self.get_buffer("units")[:, item]
@@ -188,6 +196,37 @@ class MeanAndVariance(DirectlyFitted):
         here = slice(0, batch.length)
         mean, variance = mean * scale[:, here] + centre[:, here], variance * scale[:, here] ** 2
         return at(self.part.from_moments(mean, variance, start[item[:, here]]), slots)
+
+    @property
+    @final
+    def levels(self) -> Levels:
+        return Levels(*(self.get_buffer(f"levels_{name}") for name in Levels._fields))
+
+    @final
+    def learn_levels(self, rows: Predicted) -> None:
+        """How ordered levels follow from moments. rows: of groups for which others like this one were fitted."""
+        self._take_levels(learnt(self.part, rows, self.items, self.get_buffer("marginal_fit")))
+
+    def _take_levels(self, levels: Levels) -> None:
+        self._set(**{f"levels_{name}": x for name, x in levels._asdict().items()})
+
+    @final
+    def predicted(self, groups: Groups) -> Predicted:
+        """Of the targets that have a value."""
+        mean, variance = self.predictive(groups)
+        assert groups.value is not None
+        kept = ~np.isnan(groups.value[:, 0]) & (True if groups.target is None else groups.target)
+        item = np.zeros(len(mean), np.int64) if groups.item is None or not self.has_items else groups.item
+        columns = (groups.value[:, 0], mean, variance, np.minimum(item, self.items).astype(np.int64), groups.group)
+        return Predicted(*(torch.as_tensor(np.ascontiguousarray(x[kept])) for x in columns))
+
+    @final
+    def judged(self, groups: Groups) -> float:
+        """What options are chosen by: `score`; where levels follow from moments later on, that of a normal law."""
+        if self.part.cut_points < 2:
+            return self.score(groups)
+        rows = self.predicted(groups)
+        return float(-0.5 * (rows.variance.log() + (rows.y - rows.mean) ** 2 / rows.variance).mean())
 
     @final
     def as_scored(self, groups: Groups) -> Groups:

@@ -126,17 +126,17 @@ def _before(x: Tensor) -> Tensor:
 class Scaled(Protocol):
     def get_buffer(self, target: str) -> Tensor: ...
 
-    def score(self, groups: Groups) -> float: ...
+    def judged(self, groups: Groups) -> float: ...
 
 
 def choose_tails(model: Scaled, check: Groups) -> None:
     """The degrees of freedom under which groups that were left out are most likely; 0, one scale for all, if none."""
     buffer = model.get_buffer("tails")
     buffer.zero_()
-    found = {0.0: model.score(check)}
+    found = {0.0: model.judged(check)}
     for a in TAILS:
         buffer.fill_(a)
-        found[a] = model.score(check)
+        found[a] = model.judged(check)
         if not found[a] > max(score for tried, score in found.items() if tried != a):
             break  # it is as good as it gets, or this family has no use for a variance
     buffer.fill_(max(found, key=lambda a: found[a]))

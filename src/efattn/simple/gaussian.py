@@ -152,7 +152,7 @@ class GaussianOverItems(MeanAndVariance):
             tick(number, len(WEIGHTS))
             normal = sample.blend(weight, normal)
             self._take(sample, weight, normal)
-            score = self.score(check)
+            score = self.judged(check)
             if best is None or score > best[0]:
                 best = (score, weight, normal)
             elif weight < 0.6 * best[1]:
