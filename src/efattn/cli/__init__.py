@@ -1,9 +1,7 @@
 """The command line: one verb is one call into the library.
 
     efattn fit | score | predict | impute | sample | forecast | where-next | recommend | similar | attention | summary |
-    evaluate | calibrate | split | compare | report | serve | datasets | bench | demo | reproduce
-    efattn fit | score | predict | recommend | similar | attention | summary | evaluate | calibrate | split | compare |
-    report | embeddings | datasets | bench | demo | reproduce
+    embeddings | evaluate | calibrate | split | compare | report | serve | datasets | bench | demo | reproduce
 
 Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to
 standard error. Exit 0; 2 for the user's mistake, in one line; 130 when interrupted; 1 for a mistake of ours.
@@ -21,11 +19,11 @@ from efattn.cli import (
     fitting,
     generating,
     imputing,
+    picturing,
     serving,
     studies,
     verbs,
 )
-from efattn.cli import calibrating, comparing, datasets, evaluating, fitting, picturing, studies, verbs
 from efattn.cli.outcome import run
 
 app = typer.Typer(

@@ -93,11 +93,8 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         seen=file_checks.seen(tensors.get("seen.groups")),
         lengths=file_checks.lengths(tensors.get("lengths.groups")),
         calibration=file_checks.calibration(about.get("calibration", {}), schema),
-<<<<<<< HEAD
         wide=file_checks.wide(about.get("wide"), schema),
-=======
         held_out=file_checks.held_out(about.get("held_out", {}), models[0].terms),
->>>>>>> work5-look
     )
     return estimator
 

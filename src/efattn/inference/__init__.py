@@ -14,9 +14,9 @@ from efattn.inference.embeddings import embeddings
 from efattn.inference.evaluate import evaluate
 from efattn.inference.evaluation import Evaluation
 from efattn.inference.fitted import Companion, Fitted, Part
+from efattn.inference.forecast import forecast
 from efattn.inference.impute import impute
 from efattn.inference.pooling import Pooled, pool
-from efattn.inference.forecast import forecast
 from efattn.inference.predict import predict
 from efattn.inference.predict_distribution import Distributions, predict_distribution
 from efattn.inference.recommend import recommend
@@ -44,8 +44,8 @@ __all__ = [
     "calibrate",
     "embeddings",
     "evaluate",
-    "impute",
     "forecast",
+    "impute",
     "log_likelihood",
     "pool",
     "predict",

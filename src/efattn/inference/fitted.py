@@ -73,14 +73,10 @@ class Fitted:
     "distinct"; terms: "item", "value" or both; longest: group, or piece of one; companions: by term; units: by term,
     the mean of log |dy'/dy| per target, which turns a score in standardised units into one in the table's; network: by
     kind of term, the sizes that were left open; frames: the kind of frame that it was fitted to; seen: fingerprints of
-<<<<<<< HEAD
     the groups of its fit, None in older files; lengths: (any, 2), how long those groups were and how many were so long,
     None in older files; calibration: by value column, of quantiles and intervals; wide: how a wide table is laid out
-    that it was fitted to, whose long form is what the schema describes."""
-=======
-    the groups of its fit, None in older files; calibration: by value column, of quantiles and intervals; held_out:
-    by term, log scores per held-out target in the table's units, of all together, the network and each simple model."""
->>>>>>> work5-look
+    that it was fitted to, whose long form is what the schema describes; held_out: by term, log scores per held-out
+    target in the table's units, of all together, the network and each simple model."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -101,11 +97,8 @@ class Fitted:
     seen: np.ndarray | None = None
     lengths: np.ndarray | None = None
     calibration: Mapping[str, Calibration] = field(default_factory=dict)
-<<<<<<< HEAD
     wide: Wide | None = None
-=======
     held_out: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
->>>>>>> work5-look
     device: torch.device | str = "cpu"
 
     @property
