@@ -1,4 +1,4 @@
-"""What a model makes up: sample."""
+"""What a model makes up, and what it would ask: sample, forecast, where-next."""
 
 from typing import Annotated, Any
 
@@ -20,6 +20,8 @@ def add_to(app: typer.Typer) -> None:
             "efattn sample m.efattn --groups 5 -o new.csv",
             "efattn sample m.efattn --given histories.csv --length 20 --seed 1",
         ),
+        (forecast, "efattn forecast m.efattn days.csv --steps 5 -o next.csv"),
+        (where_next, "efattn where-next m.efattn stations.csv places.csv"),
     ):
         app.command(epilog="\n\n".join(["Examples:" if len(examples) > 1 else "Example:", *examples]))(verb)
 
@@ -74,6 +76,70 @@ def sample(
     with tables.working("Drawing"):
         drawn = inference.sample(fitted, groups, length, rows, **how)
     _deliver(drawn, output, json)
+
+
+@arguments.laid_out
+def forecast(
+    model: arguments.Model,
+    table: arguments.Source,
+    steps: Annotated[int, typer.Option(min=1, help="How many groups to come.")] = 5,
+    draws: Annotated[int, typer.Option(min=1, help="How many paths are drawn.")] = 200,
+    interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
+    paths: Annotated[bool, typer.Option("--paths", help="Give all paths, not means and intervals.")] = False,
+    seed: Seed = 0,
+    burn_in: BurnIn = 10,
+    member: arguments.Member = None,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+    *,
+    layout: dict[str, Any],
+) -> None:
+    """What follows the last group of each series, with intervals; of a model with lags.
+
+    Values in between are drawn, so that intervals widen with each step."""
+    out.check_output(output, force, out.FORMATS)
+    out.check_apart(output, "The forecast", table, model)
+    fitted = tables.both(model, table, layout)
+
+    from efattn import inference
+
+    how: dict[str, Any] = {"draws": draws, "interval": interval, "paths": paths, "seed": seed, "burn_in": burn_in}
+    with tables.working("Drawing"):
+        told = inference.forecast(fitted, tables.read(table, layout), steps, **how, member=member, tell=note)
+    _deliver(told, output, json)
+
+
+@arguments.laid_out
+def where_next(
+    model: arguments.Model,
+    table: arguments.Source,
+    candidates: Annotated[
+        str, typer.Argument(metavar="CANDIDATES", help="Rows that might be measured.", show_default=False)
+    ],
+    draws: Annotated[int, typer.Option(min=1, help="Of what each measurement may give.")] = 20,
+    seed: Seed = 0,
+    member: arguments.Member = None,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+    *,
+    layout: dict[str, Any],
+) -> None:
+    """Which of some candidates to measure next.
+
+    Those first whose measurement would lower the expected variance of the other candidates most."""
+    out.check_output(output, force, out.FORMATS)
+    out.check_apart(output, "The answer", table, candidates, model)
+    fitted = tables.both(model, table, layout)
+    tables.look(candidates, layout)
+
+    from efattn import inference
+
+    both = tables.read(table, layout), tables.read(candidates, layout)
+    with tables.working("Drawing"):
+        told = inference.where_next(fitted, *both, draws=draws, seed=seed, member=member, tell=note)
+    _deliver(told, output, json)
 
 
 def _deliver(frame: Any, output: Any, json: bool) -> None:

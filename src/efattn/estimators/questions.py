@@ -119,6 +119,35 @@ class Questions(ABC):
         rows = None if given is None else Table.read(given)
         return inference.sample(self._fitted(), groups, length, rows, seed=seed, burn_in=burn_in, member=member)
 
+    def forecast(
+        self,
+        table: Any,
+        steps: int = 5,
+        draws: int = 200,
+        seed: int = 0,
+        interval: float = 0.9,
+        *,
+        paths: bool = False,
+        burn_in: int = 10,
+        member: int | None = None,
+    ) -> Any:
+        """Of a model with lags: the rows that follow the last group of each series, steps of them, with the items and
+        attributes of that group, a column step, and <value>_mean, _sd, _lower and _upper. Values in between are drawn,
+        draws paths of them, so that intervals widen with each step as they should; paths=True gives all paths instead,
+        told apart by a column draw. burn_in: sweeps over each group, where its values are drawn by turns (others)."""
+        how: dict[str, Any] = {"draws": draws, "seed": seed, "interval": interval, "paths": paths}
+        return inference.forecast(self._fitted(), Table.read(table), steps, **how, burn_in=burn_in, member=member)
+
+    def where_next(
+        self, table: Any, candidates: Any, *, draws: int = 20, seed: int = 0, member: int | None = None
+    ) -> Any:
+        """Which of the candidates to measure: rows without values, in groups of the table. They come back with those
+        first whose measurement would lower the expected variance of the other candidates most, with <value>_sd, what is
+        not known of each, and <value>_reduction, the fall of the others' summed variance, averaged over draws of what
+        the measurement may give."""
+        both = Table.read(table), Table.read(candidates)
+        return inference.where_next(self._fitted(), *both, draws=draws, seed=seed, member=member)
+
     def evaluate(
         self,
         table: Any,

@@ -2,7 +2,7 @@
 
 score, log_likelihood, predict, predict_distribution, impute, recommend, evaluate
                                                 over an iterator of tables, one or pieces of whole groups
-sample                                          new groups, or given ones completed
+sample, forecast, where_next                   new groups, or given ones completed; groups to come; what to measure
 similar, embeddings, attention, summary        of the model itself
 """
 
@@ -14,6 +14,7 @@ from efattn.inference.embeddings import embeddings
 from efattn.inference.evaluate import evaluate
 from efattn.inference.evaluation import Evaluation
 from efattn.inference.fitted import Companion, Fitted, Part
+from efattn.inference.forecast import forecast
 from efattn.inference.impute import impute
 from efattn.inference.pooling import Pooled, pool
 from efattn.inference.predict import predict
@@ -25,6 +26,7 @@ from efattn.inference.score import log_likelihood, score
 from efattn.inference.similar import similar
 from efattn.inference.summary import summary
 from efattn.inference.tables import announce
+from efattn.inference.where_next import where_next
 
 __all__ = [
     "AttentionWeights",
@@ -42,6 +44,7 @@ __all__ = [
     "calibrate",
     "embeddings",
     "evaluate",
+    "forecast",
     "impute",
     "log_likelihood",
     "pool",
@@ -53,4 +56,5 @@ __all__ = [
     "score",
     "similar",
     "summary",
+    "where_next",
 ]
