@@ -349,7 +349,7 @@ def test_no_colours_away_from_a_terminal(home):
 
 def test_completion_knows_the_verbs():
     environment = {"_EFATTN_COMPLETE": "complete_bash", "COMP_WORDS": "efattn s", "COMP_CWORD": "1"}
-    assert set(efattn(**environment).out.split()) == {"sample", "score", "similar", "split", "summary"}
+    assert set(efattn(**environment).out.split()) == {"sample", "score", "serve", "similar", "split", "summary"}
 
 
 @pytest.mark.parametrize(

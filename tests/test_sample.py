@@ -316,3 +316,25 @@ def test_pandas_in_pandas_out():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         assert pl.from_pandas(drawn)["real"].equals(model.sample(given=table, burn_in=1)["real"])
+
+
+@quiet
+def test_rows_of_a_wide_table_are_drawn_as_its_columns_are():
+    draw = np.random.default_rng(0)
+    x = draw.normal(size=80)
+    names = np.array(["low", "middle", "high"])[np.digitize(x + 0.3 * draw.normal(size=80), [-0.5, 0.5])]
+    table = pl.DataFrame({"x": x, "n": draw.poisson(np.exp(x)), "level": names, "yes": x + draw.normal(size=80) > 0})
+    model = efa().fit_wide(table)
+    drawn = model.sample(4, burn_in=2)
+    assert drawn.columns == table.columns
+    assert drawn.schema == table.schema
+    assert set(drawn["level"]) <= set(names)
+    holes = table.head(6).with_columns(
+        level=pl.when(pl.col("x") < 0).then("level"), x=pl.when(pl.col("x") > 0).then("x")
+    )
+    one, two = model.sample(2, given=holes, burn_in=2).partition_by("draw", include_key=False)
+    for made in (one, two):
+        assert made.null_count().sum_horizontal().item() == 0
+        assert made["n"].equals(holes["n"])
+        assert made["x"].filter(holes["x"].is_not_null()).equals(holes["x"].drop_nulls())
+    assert not one.equals(two)

@@ -17,8 +17,8 @@ from efattn.errors import DataError, Note, named, option
 from efattn.inference import frames
 from efattn.inference.blank_tables import DAY, as_polars, check_count, filled, unused
 from efattn.inference.completing import Blank, Completed, How, completed
+from efattn.inference.drawn_tables import check_seed, copies
 from efattn.inference.fitted import Fitted
-from efattn.inference.sample import check_seed, copies
 from efattn.inference.tables import Tell, announce
 
 if TYPE_CHECKING:

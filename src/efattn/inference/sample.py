@@ -7,7 +7,6 @@ What is given is never changed, and the rest is drawn from it: nothing is drawn 
 those of the groups of the fit. A mixture is that of each conditional, as in every other question.
 """
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,17 +18,15 @@ from efattn.inference.blank_tables import (
     NEED,
     as_polars,
     check_count,
-    filled,
     group_numbers,
     lengthened,
     new_groups,
-    no_item,
-    repeated,
-    unused,
 )
-from efattn.inference.completing import How, blank_cells, completed
+from efattn.inference.completing import How
+from efattn.inference.drawn_tables import check_seed, complete, copies
 from efattn.inference.fitted import Fitted
 from efattn.inference.lengths import drawn_lengths
+from efattn.inference.sample_wide import sample_wide
 from efattn.inference.tables import Tell, announce
 
 if TYPE_CHECKING:
@@ -56,6 +53,8 @@ def sample(
     number = None if groups is None else check_count("groups", groups)
     rows = None if length is None else check_count("length", length)
     how = How(check_seed(seed), check_count("burn_in", burn_in), member)
+    if fitted.wide is not None:
+        return sample_wide(fitted, number or (NEW if given is None else 1), rows, given, how, tell)
     random = np.random.default_rng([how.seed, 1])
     if given is None:
         frame = _new(fitted, NEW if number is None else number, rows, random, tell)
@@ -63,45 +62,6 @@ def sample(
         frame, fitted = _given(fitted, as_polars(given), number, rows, random, tell)
     drawn = complete(fitted, frame, how, tell)
     return frames.of_kind(drawn, fitted.frames) if given is None else given.same_kind(drawn)
-
-
-def complete(fitted: Fitted, frame: "pl.DataFrame", how: How, tell: Tell, *, alike: bool = True) -> "pl.DataFrame":
-    """A table whose nulls are drawn. alike: whether groups in which nothing but the length is given, and copies of one,
-    are drawn from the same law."""
-    blank_items = no_item(fitted, frame)
-    encoded = fitted.schema.encode(Table.read(frame), need=())
-    fitted.check(encoded, items="item" in fitted.terms)
-    blank = blank_cells(fitted, encoded, blank_items)
-    if not blank.item.any() and not blank.value.any():
-        tell(Note("nothing to draw", "Nothing is missing in these rows: there is nothing to draw.", important=True))
-        return frame
-    for note in encoded.notes:
-        if note.kind in ("unknown items", "unknown levels"):
-            tell(note)
-    kind = _kinds(fitted, frame) if alike else None
-    drawn = completed(fitted, encoded, blank, how, kind)
-    if drawn.note is not None:
-        tell(drawn.note)
-    return filled(fitted, frame, blank, drawn)
-
-
-def check_seed(seed: Any) -> int:
-    if isinstance(seed, bool) or not isinstance(seed, int | np.integer) or not 0 <= seed < 2**63:
-        raise DataError(f"seed is a whole number from 0; found {seed!r}.", option="seed")
-    return int(seed)
-
-
-def _kinds(fitted: Fitted, frame: "pl.DataFrame") -> np.ndarray:
-    """(group,), by first appearance: the same where all that is given is the same but for the groups' names."""
-    roles = fitted.schema.roles
-    number = group_numbers(fitted, frame)
-    given = frame.drop([name for name in (*roles.of("group"), *roles.of("time")) if name in frame.columns])
-    row = np.unique(given.hash_rows(seed=0).to_numpy(), return_inverse=True)[1] if given.width else np.zeros(len(frame))
-    held: dict[int, list[int]] = {}
-    for group, what in zip(number.tolist(), row.tolist(), strict=True):
-        held.setdefault(group, []).append(what)
-    names: dict[tuple[int, ...], int] = {}
-    return np.array([names.setdefault(tuple(what), len(names)) for _, what in sorted(held.items())])
 
 
 def _new(fitted: Fitted, number: int, length: int | None, random: np.random.Generator, tell: Tell) -> "pl.DataFrame":
@@ -174,12 +134,3 @@ def _given(
         return frame, fitted
     size = np.bincount(group_numbers(fitted, frame))
     return lengthened(fitted, frame, _lengths(fitted, size, length, random)), fitted
-
-
-def copies(fitted: Fitted, frame: "pl.DataFrame", number: int) -> tuple[Fitted, "pl.DataFrame"]:
-    """A table so many times, each copy groups and series of their own by a column `draw`, and a model that knows it."""
-    name, roles = unused("draw", frame.columns), fitted.schema.roles
-    told = replace(roles, group=(name, *roles.of("group")))
-    if fitted.schema.lags:
-        told = replace(told, series=(name, *roles.of("series")))
-    return replace(fitted, schema=replace(fitted.schema, roles=told)), repeated(frame, number, name)

@@ -18,9 +18,9 @@ from efattn.families import Product
 from efattn.inference import frames, mixture
 from efattn.inference.blank_tables import as_polars, check_count
 from efattn.inference.completing import Blank, How, completed
+from efattn.inference.drawn_tables import check_seed, copies
 from efattn.inference.fitted import Fitted
 from efattn.inference.predict import in_units
-from efattn.inference.sample import check_seed, copies
 from efattn.inference.score import put
 from efattn.inference.tables import Tell, announce
 
@@ -40,6 +40,8 @@ def where_next(
     import polars as pl
 
     draws, how = check_count("draws", draws), How(check_seed(seed), 1, member)
+    if fitted.wide is not None:
+        raise DataError("Candidates are rows of a long table; this model is of a wide one: from_wide turns it around.")
     fitted.parts_of("value", "tell where to measure next", member)
     known, asked = as_polars(table), as_polars(candidates)
     if not len(asked):

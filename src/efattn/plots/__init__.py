@@ -3,7 +3,7 @@
     plots.save(plots.attention_heatmap(model.attention(one_group)), "attention.png")
 
 of a model             history, shares, item_map, similar_items
-of a model, a table    predictions, residual_map, attention_map, missing
+of a model, a table    predictions, residual_map, attention_map, missing; generated, of two tables
 of what verbs give     attention_heatmap, reliability, list_mass, differences
 of arrays              predicted_against_actual, predicted_by_case, station_map, listening_map, heatmaps,
                        attention_by_distance
@@ -12,6 +12,7 @@ No pyplot and no global state: pictures are the same with or without a screen. m
 """
 
 from efattn.plots.comparing import differences
+from efattn.plots.generated import generated
 from efattn.plots.items import item_map, shares, similar_items
 from efattn.plots.list_mass import list_mass
 from efattn.plots.maps import attention_map, listening_map, residual_map, station_map
@@ -27,6 +28,7 @@ __all__ = [
     "attention_heatmap",
     "attention_map",
     "differences",
+    "generated",
     "heatmaps",
     "history",
     "item_map",
