@@ -44,7 +44,7 @@ def test_a_model_of_places_becomes_every_picture(placed, name):
     assert style.figure_of(shown).get_suptitle()
 
 
-@pytest.mark.parametrize("name", ["item map", "similar items", "shares", "predictions"])
+@pytest.mark.parametrize("name", ["similar items", "shares"])
 def test_so_does_a_model_of_items_and_values(both, name):
     assert png(DRAWN[name](both)).startswith(PNG)
 

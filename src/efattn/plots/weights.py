@@ -58,7 +58,7 @@ def heatmaps(
     across: str = "",
     columns: int | None = None,
 ) -> Any:
-    """Weights from 0 to 1, one map (row, column) per panel, on one scale. columns: panels side by side, all by
+    """Weights from 0 up, one map (row, column) per panel, on one scale. columns: panels side by side, all by
     default."""
     wide = columns or len(panels)
     high = -(-len(panels) // wide)
@@ -68,7 +68,7 @@ def heatmaps(
     figure = style.page(width, height, title, subtitle)
     grid = figure.subplots(high, wide, squeeze=False)
     image, small = None, max(shape) <= MOST_NUMBERS
-    top = 1.0 if small else max(float(np.max(x)) for x in panels.values())
+    top = max(0.1, *(float(np.max(x)) for x in panels.values()))
     for k, axes in enumerate(grid.flat):
         if k >= len(panels):
             axes.set_visible(False)
@@ -81,7 +81,7 @@ def heatmaps(
         axes.set_xlabel(across if k >= len(panels) - wide else "")
         axes.set_ylabel(down if k % wide == 0 else "")
         if small:
-            _numbers(axes, np.asarray(weights))
+            _numbers(axes, np.asarray(weights), top)
     assert image is not None
     bar = figure.colorbar(image, ax=list(grid.flat), label="attention weight", shrink=0.85, aspect=24, pad=0.02)
     bar.outline.set_visible(False)
@@ -97,9 +97,9 @@ def _labels(axes: "Axes", rows: Sequence[Any], columns: Sequence[Any], step: int
     axes.tick_params(axis="x", labelsize=size, rotation=90 if longest > 3 or size < 10 else 0)
 
 
-def _numbers(axes: "Axes", weights: np.ndarray) -> None:
+def _numbers(axes: "Axes", weights: np.ndarray, top: float) -> None:
     for (row, column), weight in np.ndenumerate(weights):
-        colour = style.ON_DARK if weight > 0.55 else style.ON_LIGHT if weight >= 0.005 else style.ON_PALE
+        colour = style.ON_DARK if weight > 0.55 * top else style.ON_LIGHT if weight >= 0.005 else style.ON_PALE
         axes.text(column, row, f"{weight:.2f}", ha="center", va="center", color=colour, fontsize=9)
 
 

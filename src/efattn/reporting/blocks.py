@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 INKS = {style.INK: "ink", style.GREY: "quiet", style.PALE: "line", "#ffffff": "paper"}
 INK = re.compile("(fill|stroke): (" + "|".join(INKS) + r")\b", re.I)
 NONE = "\N{EN DASH}"
-NAMED = re.compile(r' id="(?:[a-z]+2?d?_\d+|matplotlib\.axis_\d+|legend_\d+)"')
+ID, USED = re.compile(r' id="([^"]*)"'), re.compile(r'(?:href="|url\()#([^")]*)')
 
 
 class Text(NamedTuple):
@@ -72,7 +72,9 @@ def picture(drawn: Any, name: str) -> Picture:
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": name}), style.without_glyphs():
         figure.savefig(file, format="svg", transparent=True, metadata={"Date": None})
     svg = file.getvalue().decode()
-    svg = NAMED.sub("", INK.sub(_of_page, svg[svg.index("<svg") :]))
+    svg = INK.sub(_of_page, svg[svg.index("<svg") :])
+    used = set(USED.findall(svg))
+    svg = ID.sub(lambda found: found[0] if found[1] in used else "", svg)  # the rest are the same in every picture
     told = escape(figure.get_suptitle().replace(r"\$", "$"))
     svg = svg.replace("<svg ", f'<svg role="img" aria-label="{told}" ', 1)
     return Picture(Markup(svg), figure.get_figwidth() > 8)

@@ -110,9 +110,8 @@ def _of_items(look: Look, mine: np.ndarray, scores: np.ndarray) -> tuple[list[st
     lines = []
     for row in mine:
         k = place[int(row)]
-        first = (
-            f"{_item(look, int(found.items[k, 0]))} ({found.probability[k, 0]:.1%})" if found.items[k, 0] >= 0 else "–"
-        )
+        best = int(found.items[k, 0])
+        first = f"{_item(look, best)} ({found.probability[k, 0]:.1%})" if best >= 0 else NONE
         chance = float(np.exp(scores[row]))
         lines.append([_where(look, row), _item(look, int(item[row])), first, f"{chance:.2%}", f"{found.rank[k]:,}"])
     return [*heads, "probability", "rank"], lines
@@ -125,8 +124,9 @@ def has_attention(fitted: Fitted) -> bool:
 def attention(look: Look) -> list[Any]:
     """Of a few groups of a usual size; of places, on a map."""
     lengths, fitted = look.groups.lengths, look.fitted
-    suited = np.flatnonzero((lengths > 1) & (lengths <= LONGEST))
-    words = "Weights say where a network looks, not why; of an ensemble, its first member's."
+    suited = np.flatnonzero((lengths > 1) & (lengths <= min(LONGEST, fitted.schema.max_length or LONGEST)))
+    words = "Weights say where a network looks, not why."
+    words += " These are the first member's." if len(fitted.members) > 1 else ""
     words += " The simple models beside it look elsewhere." if any(fitted.companions.values()) else ""
     blocks: list[Any] = [Text(words, quiet=True)]
     usual = float(np.median(lengths))

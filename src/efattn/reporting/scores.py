@@ -23,16 +23,17 @@ def tables(look: Look) -> list[Any]:
             blocks.append(Text(f"No row of {name} can be scored.", quiet=True))
             continue
         others = look.alone(name) | _marginal(look, name)
-        best = max([mine, *others.values()], key=lambda one: _mean(look, one) or -np.inf)
         names, scored = [look.fitted.estimator, *others], [mine, *others.values()]
         rows = [
             [who, score(_mean(look, one)), "" if one is mine else score(*_difference(look, one, mine))]
             for who, one in zip(names, scored, strict=True)
         ]
+        means = [_mean(look, one) for one in scored]
+        best = max(range(len(means)), key=lambda k: -np.inf if means[k] is None else means[k])
         words = f"{name}: mean log score of {int(mine.scored.sum()):,} rows, in nats; the higher, the better. "
         words += "Differences to the model are paired, with standard errors over groups."
         heads = ("", "this table", f"difference to {look.fitted.estimator}")
-        blocks.append(Grid(heads, rows, 1, words, scored.index(best)))
+        blocks.append(Grid(heads, rows, 1, words, best))
     return blocks
 
 
