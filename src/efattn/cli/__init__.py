@@ -1,6 +1,6 @@
 """The command line: one verb is one call into the library.
 
-    efattn fit | score | predict | impute | sample | forecast | recommend | similar | attention | summary | evaluate |
+    efattn fit | score | predict | impute | sample | recommend | similar | attention | summary | evaluate |
     calibrate | split | compare | serve | datasets | bench | demo | reproduce
 
 Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to

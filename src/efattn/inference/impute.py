@@ -18,8 +18,8 @@ from efattn.data import Groups, Table
 from efattn.errors import DataError, named
 from efattn.families import Product
 from efattn.inference import frames, holes, mixture, wide
-from efattn.inference.multiple import drawn
 from efattn.inference.fitted import Fitted, Part
+from efattn.inference.multiple import drawn
 from efattn.inference.predict import adjusted, in_units
 from efattn.inference.tables import Tell, announce, encoded
 
