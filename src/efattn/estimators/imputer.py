@@ -10,17 +10,19 @@ import numpy as np
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from efattn.data import Table
+from efattn.data import Table, Wide
 from efattn.estimators.efa import EFA
+from efattn.estimators.wide import least_squares
 
 
 @final
 class EFAImputer(TransformerMixin, BaseEstimator):
     """Fill in what is missing in a matrix of numbers or in a frame of mixed columns.
 
-    estimator: an unfitted EFA, or None for EFA(effort=effort, seed=seed); effort: "quick", "normal" or "best". A column
-    that is empty when it is fitted is left out of what comes out, as scikit-learn's own imputers do. model_ is the
-    fitted EFA, which gives intervals and several draws (`model_.impute`)."""
+    estimator: an unfitted EFA, or None for EFA(effort=effort, seed=seed) in which counts and measures have normal laws,
+    whose means are those of least squares; effort: "quick", "normal" or "best". A column that is empty when it is
+    fitted is left out of what comes out, as scikit-learn's own imputers do. model_ is the fitted EFA, which gives
+    intervals and several draws (`model_.impute`)."""
 
     def __init__(self, estimator: Any = None, *, effort: Any = "normal", seed: int = 0) -> None:
         self.estimator = estimator
@@ -30,11 +32,17 @@ class EFAImputer(TransformerMixin, BaseEstimator):
     def fit(self, X: Any, y: Any = None) -> "EFAImputer":
         """X: (row, column), NaN or null where missing. y is not looked at."""
         table = self._table(X, reset=True)
-        model = EFA(effort=self.effort, seed=self.seed) if self.estimator is None else clone(self.estimator)
         empty = [name for name in table.names if _empty(table, name)]
+        model = self._default(table, empty) if self.estimator is None else clone(self.estimator)
         self.model_ = model.fit_wide(table, exclude=empty, progress=False)
         self.kept_ = np.array([name not in empty for name in table.names])
         return self
+
+    def _default(self, table: Table, empty: list[str]) -> EFA:
+        """Errors of imputed numbers count by their squares, so that counts and measures have normal laws."""
+        layout, _ = Wide.fit(table, exclude=empty)
+        family: Any = least_squares(layout, layout.codes(table)) or "auto"
+        return EFA(family=family, effort=self.effort, seed=self.seed)
 
     def transform(self, X: Any) -> np.ndarray:
         """(row, column): floats, or objects where a column holds words."""

@@ -56,17 +56,18 @@ def plan(estimator: Any, table: Table, id: str | None, exclude: Any, missing: An
         raise DataError(f"Rows of a wide table have no time: {option('lags', 0)}.", option="lags")
     layout, notes = Wide.fit(table, id, exclude, missing)
     codes = layout.codes(table, notes)
-    family, said = _families(estimator.family, layout, codes)
+    family, said = _families(estimator.family, layout, codes, alike=estimator.standardise == "auto")
     notes = [note for note in notes if note.kind != "constant"] + said
     return Plan(layout, layout.long(table, codes), family, tuple(notes), table.kind)
 
 
-def _families(spec: Any, layout: Wide, codes: np.ndarray) -> tuple[Any, list[Note]]:
-    """What `fit` takes, and what there is to say of it."""
+def _families(spec: Any, layout: Wide, codes: np.ndarray, alike: bool) -> tuple[Any, list[Note]]:
+    """What `fit` takes, and what there is to say of it. alike: whether columns may share a family, because a fit finds
+    out by itself whether they need units of their own."""
     asked = _asked(spec, layout)
     automatic = [c for c, column in enumerate(layout.columns) if column.kind == "number" and column.name not in asked]
     numbers = _of_numbers(codes[:, automatic])
-    if len(automatic) == len(layout) and numbers is None:
+    if len(automatic) == len(layout) and numbers is None and alike:
         return "auto", []
     found: list[Family] = []
     for c, column in enumerate(layout.columns):
@@ -78,7 +79,8 @@ def _families(spec: Any, layout: Wide, codes: np.ndarray) -> tuple[Any, list[Not
             found.append(_of_words(column))
         values = codes[:, c][~np.isnan(codes[:, c])]
         found[-1].check(values, column.name)
-    return _per_item(layout, found), [_told(layout, found)]
+    same = len(set(found)) == 1 and all(column.kind == "number" for column in layout.columns)
+    return found[0] if same and alike else _per_item(layout, found), [_told(layout, found)]
 
 
 def _asked(spec: Any, layout: Wide) -> dict[str, Any]:
@@ -110,6 +112,17 @@ def _of_numbers(codes: np.ndarray) -> list[Family] | None:
     if made is None and columns > kinds.MOST_ITEMS:
         made = kinds.each(values, item, columns)
     return None if made is None or len(made.parts) < 2 else [made.parts[k] for k in made.kinds]
+
+
+def least_squares(layout: Wide, codes: np.ndarray) -> dict[str, str]:
+    """A normal law for each column of numbers that are neither yes or no nor levels: its mean is the least squares one,
+    whatever the shape of the column."""
+    found = {}
+    for c, column in enumerate(layout.columns):
+        values = codes[:, c][~np.isnan(codes[:, c])]
+        if column.kind == "number" and kinds.kind_of(values) not in ("yes or no", "levels"):
+            found[column.name] = "gaussian"
+    return found
 
 
 def _alone(codes: np.ndarray) -> Family:

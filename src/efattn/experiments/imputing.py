@@ -1,0 +1,200 @@
+"""Imputers side by side on scikit-learn's bundled tables: cells are hidden, filled in, compared with what they were.
+
+    error     root mean square of (filled - true) / the column's spread, over hidden cells        rank  1 is the best
+    MCAR      every cell with the same probability
+    MAR       cells of all columns but the first, the more probable the larger the first column is
+    MNAR      every cell, the more probable the larger it is itself
+
+    python -m efattn.experiments.imputing --tables iris wine --rates 0.3 -o results/imputing.json
+
+Finished runs are kept in the file and skipped. Every imputer gets the table as it is; those that need columns of one
+scale get them so. Nothing is tuned.
+"""
+
+import argparse
+import json
+import sys
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import efattn
+from efattn import storage
+
+TABLES = ("iris", "wine", "diabetes", "breast cancer")
+WAYS, RATES = ("MCAR", "MAR", "MNAR"), (0.1, 0.3, 0.5)
+ROWS = 200  # of breast cancer, a random part
+STEEP = 2.0  # how much more probable in standard deviations of what it hangs on
+IMPUTERS = ("EFA", "EFA quick", "iterative", "forest", "nearest", "mean")
+Record = dict[str, Any]
+
+
+def table(name: str) -> np.ndarray:
+    """(row, column), complete."""
+    from sklearn import datasets
+
+    load = {"iris": datasets.load_iris, "wine": datasets.load_wine, "diabetes": datasets.load_diabetes}
+    x: np.ndarray = load.get(name, datasets.load_breast_cancer)().data
+    if name == "breast cancer":
+        x = x[np.random.default_rng(0).permutation(len(x))[:ROWS]]
+    return x.astype(np.float64)
+
+
+def hidden(x: np.ndarray, way: str, rate: float, seed: int) -> np.ndarray:
+    """(row, column): which cells are hidden; of no row all, and of no column all but two."""
+    draw = np.random.default_rng([seed, WAYS.index(way), round(1000 * rate)])
+    z = (x - x.mean(0)) / x.std(0)
+    if way == "MCAR":
+        p = np.full(x.shape, rate)
+    else:
+        drive = z if way == "MNAR" else np.repeat(z[:, :1], x.shape[1], 1)
+        share = rate if way == "MNAR" else rate * x.shape[1] / (x.shape[1] - 1)
+        p = np.stack([_probability(column, min(share, 0.95)) for column in drive.T], 1)
+    gone = draw.random(x.shape) < p
+    if way == "MAR":
+        gone[:, 0] = False
+    gone[gone.all(1), draw.integers(x.shape[1])] = False
+    gone[:2, (~gone).sum(0) < 2] = False
+    return gone
+
+
+def _probability(drive: np.ndarray, rate: float) -> np.ndarray:
+    """Logistic in what it hangs on, of that mean."""
+    low, high = -20.0, 20.0
+    for _ in range(60):
+        middle = (low + high) / 2
+        mean = float(np.mean(1 / (1 + np.exp(-(STEEP * drive + middle)))))
+        low, high = (middle, high) if mean < rate else (low, middle)
+    return np.asarray(1 / (1 + np.exp(-(STEEP * drive + low))))
+
+
+def _scaled(imputer: Any) -> Callable[[np.ndarray], np.ndarray]:
+    def fill(x: np.ndarray) -> np.ndarray:
+        centre, scale = np.nanmean(x, 0), np.nanstd(x, 0)
+        scale = np.where(scale > 0, scale, 1.0)
+        return np.asarray(imputer.fit_transform((x - centre) / scale) * scale + centre)
+
+    return fill
+
+
+def peer(name: str, seed: int) -> Callable[[np.ndarray], np.ndarray]:
+    from sklearn.ensemble import RandomForestRegressor
+    from sklearn.experimental import enable_iterative_imputer  # noqa: F401
+    from sklearn.impute import IterativeImputer, KNNImputer, SimpleImputer
+
+    if name == "iterative":
+        return _scaled(IterativeImputer(max_iter=20, random_state=seed))
+    if name == "forest":  # as MissForest: forests in turn, columns with fewest holes first
+        forest = RandomForestRegressor(100, max_features="sqrt", n_jobs=1, random_state=seed)
+        return _scaled(IterativeImputer(forest, max_iter=5, random_state=seed))
+    return _scaled(KNNImputer(n_neighbors=10) if name == "nearest" else SimpleImputer())
+
+
+def run(name: str, way: str, rate: float, seed: int, imputer: str) -> Record:
+    """One imputer on one table with one lot of hidden cells."""
+    x = table(name)
+    gone = hidden(x, way, rate, seed)
+    seen = np.where(gone, np.nan, x)
+    begun, more = time.perf_counter(), dict[str, Any]()
+    if imputer.startswith("EFA"):
+        effort = "quick" if imputer.endswith("quick") else "normal"
+        model = efattn.EFAImputer(effort=effort, seed=seed).fit(seen)
+        filled = model.transform(seen)
+        more = _intervals(model, seen, x, gone)
+    else:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that it has not converged
+            filled = peer(imputer, seed)(seen)
+    seconds = time.perf_counter() - begun
+    error = float(np.sqrt(np.mean((((filled - x) / x.std(0))[gone]) ** 2)))
+    about = {"table": name, "way": way, "rate": rate, "seed": seed, "imputer": imputer}
+    return {**about, "error": error, "cells": int(gone.sum()), "seconds": round(seconds, 2), **more}
+
+
+def _intervals(model: Any, seen: np.ndarray, x: np.ndarray, gone: np.ndarray) -> dict[str, Any]:
+    """How many of the hidden values lie in intervals of 90 %, and the CRPS in units of each column's spread."""
+    columns = {f"x{k}": column for k, column in enumerate(seen.T)}
+    told = model.model_.impute(columns, interval=0.9)
+    low, high = (np.stack([told[f"{name}_{end}"].to_numpy() for name in columns], 1) for end in ("lower", "upper"))
+    laws = model.model_.predict_distribution(columns)
+    crps = np.stack([laws[name].crps(x[:, k]) for k, name in enumerate(columns)], 1) / x.std(0)
+    return {"cover": float(((x >= low) & (x <= high))[gone].mean()), "crps": float(crps[gone].mean())}
+
+
+def ranked(records: Sequence[Record]) -> list[Record]:
+    """With the rank of each among those of the same cells, ties shared."""
+    places = dict[tuple[Any, ...], list[Record]]()
+    for record in records:
+        places.setdefault(tuple(record[key] for key in ("table", "way", "rate", "seed")), []).append(record)
+    for several in places.values():
+        errors = np.array([record["error"] for record in several])
+        for record in several:
+            mine = record["error"]
+            record["rank"] = float(1 + (errors < mine).sum() + ((errors == mine).sum() - 1) / 2)
+            record["of"] = len(several)
+    return list(records)
+
+
+def summary(records: Sequence[Record]) -> list[Record]:
+    """By imputer, over lots of cells that all have filled: mean rank, error relative to the best of each, seconds."""
+    names = list(dict.fromkeys(record["imputer"] for record in records))
+    whole = [record for record in ranked(records) if record["of"] == len(names)]
+    best = dict[tuple[Any, ...], float]()
+    for record in whole:
+        key = tuple(record[key] for key in ("table", "way", "rate", "seed"))
+        best[key] = min(best.get(key, np.inf), record["error"])
+    found = list[Record]()
+    for name in names:
+        mine = [record for record in whole if record["imputer"] == name]
+        if not mine:
+            continue
+        ratios = [
+            record["error"] / best[tuple(record[key] for key in ("table", "way", "rate", "seed"))] for record in mine
+        ]
+        cover = [record["cover"] for record in mine if "cover" in record]
+        one = {"imputer": name, "lots": len(mine), "rank": float(np.mean([record["rank"] for record in mine]))}
+        one |= {"error": float(np.mean([r["error"] for r in mine])), "ratio": float(np.mean(ratios))}
+        one |= {"seconds": float(np.mean([record["seconds"] for record in mine]))}
+        found.append(one | ({"cover": float(np.mean(cover))} if cover else {}))
+    return sorted(found, key=lambda one: one["rank"])
+
+
+def write(path: Path, records: Sequence[Record]) -> None:
+    """A line a run, and what they say together."""
+    lines = ",\n".join(f"  {json.dumps(record)}" for record in ranked(records))
+    together = ",\n".join(f"  {json.dumps(one)}" for one in summary(records))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with storage.beside(path) as part:
+        part.write_text(f'{{"version": "{efattn.__version__}",\n "summary": [\n{together}],\n "runs": [\n{lines}]}}\n')
+
+
+def main(words: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
+    parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
+    parser.add_argument("--rates", nargs="+", type=float, default=RATES)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--imputers", nargs="+", choices=IMPUTERS, default=IMPUTERS)
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/imputing.json"))
+    asked = parser.parse_args(words)
+    records: list[Record] = json.loads(asked.output.read_text())["runs"] if asked.output.exists() else []
+    keys = ("table", "way", "rate", "seed", "imputer")
+    done = {tuple(record[key] for key in keys) for record in records}
+    for seed in range(asked.seeds):
+        for key in ((t, w, r) for r in asked.rates for w in asked.ways for t in asked.tables):
+            for imputer in asked.imputers:
+                if (*key, seed, imputer) not in done:
+                    records.append(run(*key, seed, imputer))
+                    write(asked.output, records)
+                    one = records[-1]
+                    said = "  ".join(str(one[name]) for name in (*keys, "error", "seconds"))
+                    sys.stdout.write(said + "\n")
+    sys.stdout.write(json.dumps(summary(records), indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
