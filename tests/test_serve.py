@@ -313,3 +313,28 @@ def test_models_are_called_by_their_files_names():
 
     paths = [Path("a/m.efattn"), Path("b/m.efattn"), Path("../ö/../x y.efattn"), Path("..efattn")]
     assert list(names_of(paths)) == ["m", "m-2", "x-y", "model"]
+
+
+def test_hostile_requests_leave_the_server_as_it_was(app):
+    import hostile_requests
+    from hypothesis import HealthCheck, given, settings
+
+    bodies = hostile_requests.bodies_of(ask(app, ("GET", "/openapi.json", None)).json())
+    loop, client = asyncio.new_event_loop(), httpx.AsyncClient(transport=httpx.ASGITransport(app))
+
+    def send(method, path, headers, body):
+        asked = client.request(method, f"http://localhost{path}", headers=headers, content=body)
+        return loop.run_until_complete(asked)
+
+    good = ("POST", "/v1/models/others/predict", {}, json.dumps(bodies["/v1/models/others/predict"]).encode())
+    before = send(*good).json()
+
+    @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(hostile_requests.requests(bodies))
+    def hostile(asked):
+        hostile_requests.check(send(*asked), asked)
+
+    hostile()
+    assert send(*good).json() == before
+    loop.run_until_complete(client.aclose())
+    loop.close()

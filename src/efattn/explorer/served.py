@@ -32,6 +32,7 @@ class Served:
             "recommend": (requests.Recommend, self.recommend),
             "similar": (requests.Similar, self.similar),
             "attention": (requests.Attention, self.attention),
+            "sample": (requests.Sample, self.sample),
             "score": (requests.Score, self.score),
             "evaluate": (requests.Evaluate, self.evaluate),
         }
@@ -46,7 +47,7 @@ class Served:
         def together(several: Sequence[Any]) -> Sequence[Any]:
             return self._shared(several, functools.partial(predict_together, **options))
 
-        key = ("predict", *options.values()) if body.member is None else None
+        key = ("predict", *options.values()) if body.member is None and self.fitted.wide is None else None
         return Question(*self._rows(body.table, ask), key, body.table, together)
 
     def recommend(self, body: requests.Recommend) -> Question:
@@ -93,6 +94,17 @@ class Served:
             return answer | ({"layers": found.weights.tolist()} if body.layers else {})
 
         return self._data(body.table, ask)
+
+    def sample(self, body: requests.Sample) -> Question:
+        given: dict[str, Any] = {"groups": body.groups, "length": body.length, "seed": body.seed, "member": body.member}
+        if (body.groups or 1) * (body.length or 1) > self.limits.rows:
+            said = f"groups times length is at most {self.limits.rows:,} here. Draw fewer at once."
+            raise Refused(413, "too many rows", said)
+
+        def ask(table: Table | None, tell: Any) -> Any:
+            return inference.sample(self.fitted, given=table, **given, tell=tell)
+
+        return Question(*self._rows(body.table, ask))
 
     def score(self, body: requests.Score) -> Question:
         def ask(table: Table, tell: Any) -> Any:

@@ -30,6 +30,12 @@ def check_rows(given: Any, most: int) -> int:
     return rows
 
 
+def columns_of(fitted: Fitted) -> tuple[str, ...]:
+    """Of a table that a model can be asked about."""
+    wide = fitted.wide
+    return fitted.schema.roles.columns if wide is None else (*wide.names, *([] if wide.id is None else [wide.id]))
+
+
 def table_of(given: Any, fitted: Fitted) -> Table:
     """A list of rows, or a mapping of columns."""
     import polars as pl
@@ -43,7 +49,7 @@ def table_of(given: Any, fitted: Fitted) -> Table:
         names = dict.fromkeys(name for row in given for name in row)
         columns = {name: [row.get(name) for row in given] for name in names}
     if not columns:  # no rows, of which every column is there
-        columns = {name: [] for name in fitted.schema.roles.columns}
+        columns = {name: [] for name in columns_of(fitted)}
     dated = dict(_dated(fitted))
     return Table.read(pl.DataFrame([_column(name, entries, dated.get(name)) for name, entries in columns.items()]))
 
