@@ -135,6 +135,7 @@ def request_examples(fitted: Fitted, examples: Examples | None) -> dict[str, dic
         "recommend": {"table": table, "k": 3},
         "similar": {"item": one, "k": 3},
         "attention": {"table": table},
+        "impute": {"table": [{**row, **(dict.fromkeys(values) if k == 0 else {})} for k, row in enumerate(table)]},
         "sample": {"table": [{**row, **dict.fromkeys(values)} for row in table]}
         if values
         else {"groups": 2, "length": 3},

@@ -21,12 +21,11 @@ def rows_in(given: Any) -> int:
     return len(given) if given is not None else 0
 
 
-def check_rows(given: Any, most: int) -> int:
-    rows = rows_in(given)
+def check_count(rows: int, most: int) -> int:
+    """So many rows, or a refusal."""
     if rows > most:
-        raise Refused(
-            413, "too many rows", f"A table has at most {most:,} rows here; found {rows:,}. Send it in parts."
-        )
+        said = f"A table has at most {most:,} rows here, what is drawn counted; found {rows:,}. Ask in parts."
+        raise Refused(413, "too many rows", said)
     return rows
 
 
