@@ -86,6 +86,18 @@ def test_python_the_shell_and_the_server_answer_the_same(app, name, tmp_path):
         assert post(app, name, "recommend", k=3)["rows"] == json.loads(engine.recommend(k=3).write_json())
         item = table[roles["item"]][0]
         assert post(app, name, "similar", item=item, k=2)["rows"] == json.loads(engine.similar(item, 2).write_json())
+    holes = pl.DataFrame(rows).with_columns(
+        pl.when(pl.int_range(pl.len()) % 3 > 0).then(c) for c in engine.schema_.roles.of("value")
+    )
+    if "value" in engine.terms_:
+        for draws in (0, 2):
+            told = post(app, name, "impute", table=json.loads(holes.write_json()), draws=draws)["rows"]
+            filled = engine.impute(holes, draws=draws)
+            mine = pl.concat(filled) if draws else filled
+            assert [{k: x for k, x in row.items() if k != "draw"} for row in told] == json.loads(mine.write_json())
+    drawn = {"groups": 2, "length": 2} if name in ("others", "items") else {"table": json.loads(holes.write_json())}
+    mine = engine.sample(**{"given" if k == "table" else k: holes if k == "table" else x for k, x in drawn.items()})
+    assert post(app, name, "sample", **drawn)["rows"] == json.loads(mine.write_json())
     if "value" in engine.terms_ and name != "places":
         law = engine.predict_distribution(pl.DataFrame(rows))
         told = post(app, name, "distributions", table=rows, quantiles=[0.2], events=[{"above": 3}, {"between": [1, 2]}])
@@ -237,7 +249,7 @@ def test_its_description_has_an_example_that_works_for_every_verb(app):
         answer = ask(app, ("POST", path, body))
         name, verb = path.split("/")[-2:]
         can = {"recommend": "item" in model(name)[0].terms_, "similar": name != "places"}
-        can |= {"distributions": name != "items"}
+        can |= {"distributions": name != "items", "impute": name != "items"}
         if can.get(verb, True):
             assert answer.status_code == 200, (path, answer.text)
 
@@ -313,3 +325,28 @@ def test_models_are_called_by_their_files_names():
 
     paths = [Path("a/m.efattn"), Path("b/m.efattn"), Path("../ö/../x y.efattn"), Path("..efattn")]
     assert list(names_of(paths)) == ["m", "m-2", "x-y", "model"]
+
+
+def test_hostile_requests_leave_the_server_as_it_was(app):
+    import hostile_requests
+    from hypothesis import HealthCheck, given, settings
+
+    bodies = hostile_requests.bodies_of(ask(app, ("GET", "/openapi.json", None)).json())
+    loop, client = asyncio.new_event_loop(), httpx.AsyncClient(transport=httpx.ASGITransport(app))
+
+    def send(method, path, headers, body):
+        asked = client.request(method, f"http://localhost{path}", headers=headers, content=body)
+        return loop.run_until_complete(asked)
+
+    good = ("POST", "/v1/models/others/predict", {}, json.dumps(bodies["/v1/models/others/predict"]).encode())
+    before = send(*good).json()
+
+    @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(hostile_requests.requests(bodies))
+    def hostile(asked):
+        hostile_requests.check(send(*asked), asked)
+
+    hostile()
+    assert send(*good).json() == before
+    loop.run_until_complete(client.aclose())
+    loop.close()

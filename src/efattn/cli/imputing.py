@@ -46,24 +46,13 @@ def impute(
     fitted = tables.both(model, table, layout)
 
     from efattn import inference
+    from efattn.inference import frames
 
     def writable(frame: Any) -> None:
         out.check_columns(frame.schema, output, json)
 
     pieces = tables.pieces(fitted, table, layout, piece_size, "Imputing", writable)
     answers = inference.impute(fitted, pieces, draws=draws, seed=seed, interval=interval, tell=note)
-    rows = out.deliver(_numbered(answers) if draws else answers, output, json)
+    rows = out.deliver(map(frames.numbered, answers) if draws else answers, output, json)
     if output is not None:
         say(f"Wrote {counted(rows, 'row')} to {output}.")
-
-
-def _numbered(answers: Any) -> Any:
-    """Of each piece all draws, each with its number."""
-    import polars as pl
-
-    for several in answers:
-        name = "draw"
-        while name in several[0].columns:
-            name += "_"
-        numbered = [one.select(pl.lit(k).alias(name), pl.all()) for k, one in enumerate(several, start=1)]
-        yield pl.concat(numbered, how="vertical_relaxed")

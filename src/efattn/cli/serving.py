@@ -2,6 +2,8 @@
 
 import logging
 import sys
+import threading
+import webbrowser
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -63,7 +65,7 @@ def serve(
         tables.check_model(path)
     if table is not None:
         tables.look(table, layout)
-    sock = serving.listening(host, port)
+    sock = prepared(host, port)
     fitted = {name: tables.load(path) for name, path in paths.items()}
     rows = {} if table is None else _examples(fitted, table, layout)
     local = host in serving.LOCAL
@@ -77,14 +79,31 @@ def serve(
     run(fitted, sock, limits=limits, token=token, hosts=serving.LOCAL if local else None, examples=rows)
 
 
-def run(fitted: dict[str, Any], sock: Any, **how: Any) -> None:
-    """Says where, serves, and says when it ends."""
+def prepared(host: str, port: int) -> Any:
+    """A socket, once all that serving needs is found to be there."""
+    from efattn.explorer import serving
+
+    serving.check_installed()
+    return serving.listening(host, port)
+
+
+def show(model: Path, table: Path, sock: Any) -> None:
+    """One model with its table, in the browser of whoever sits there."""
+    fitted = {model.stem: tables.load(model)}
+    _log(quiet=True)
+    run(fitted, sock, examples=_examples(fitted, str(table), {}), browser=sys.stdout.isatty())
+
+
+def run(fitted: dict[str, Any], sock: Any, *, browser: bool = False, **how: Any) -> None:
+    """Says where, serves, and says when it ends. browser: opened there."""
     from efattn.explorer import serving
 
     where, names = serving.address(sock), ", ".join(fitted)
 
     def ready() -> None:
         say(f"{names} at {where} (Ctrl-C ends it).")
+        if browser:
+            threading.Thread(target=webbrowser.open, args=(where,), daemon=True).start()
 
     serving.serve(fitted, sock, **how, ready=ready)
     say("Stopped.")

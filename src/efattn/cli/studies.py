@@ -34,11 +34,12 @@ class Bench(StrEnum):
     race = "race"
     catalogue = "catalogue"
     busy = "busy"
+    serving = "serving"
 
 
 def add_to(app: typer.Typer) -> None:
     app.command(epilog="Examples:\n\nefattn bench\n\nefattn bench tables --rows 100000 -o results")(bench)
-    app.command(epilog="Examples:\n\nefattn demo\n\nefattn demo weather -o weather-demo")(demo)
+    app.command(epilog="Examples:\n\nefattn demo\n\nefattn demo weather -o weather-demo\n\nefattn demo --serve")(demo)
     app.command(epilog=REPRODUCE)(reproduce)
 
 
@@ -73,20 +74,36 @@ def _measure(one: Bench, folder: Path, rows: int) -> None:
 
 
 def demo(
-    name: Annotated[Demo, typer.Argument(help="The paper's synthetic study, or weather stations.")] = Demo.synthetic,
+    name: Annotated[
+        Demo | None,
+        typer.Argument(
+            help="The paper's synthetic study, or weather stations.", show_default="synthetic; weather with --serve"
+        ),
+    ] = None,
     output: Annotated[
         Path, typer.Option("--output", "-o", metavar="FOLDER", help="Where the model and pictures go.")
     ] = Path("efattn-demo"),
+    serve: Annotated[bool, typer.Option("--serve", help="Then explore the model on a page, until Ctrl-C.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65_535, help="Of that page; 0 for any that is free.")] = 8765,
     json: arguments.Json = False,
 ) -> None:
-    """A small study on data that come with efattn: a table, a model, pictures."""
+    """A small study on data that come with efattn: a table, a model, pictures.
+
+    With --serve the page that efattn serve shows is opened on it."""
+    from efattn.cli import serving
+
+    sock = serving.prepared("127.0.0.1", port) if serve else None
+
     from rich.console import Console
 
     from efattn.experiments import demo as demos
 
-    answer = demos.run(name.value, output, console=Console(stderr=json, highlight=False))
+    chosen = name or (Demo.weather if serve else Demo.synthetic)
+    answer = demos.run(chosen.value, output, console=Console(stderr=json, highlight=False))
     if json:
         out.print_json(answer)
+    if sock is not None:
+        serving.show(output / f"{chosen}.efattn", output / "test.csv", sock)
 
 
 def reproduce(

@@ -1,10 +1,10 @@
 """What the page has to know about a model, and examples of what may be asked, from its own columns and names."""
 
 import re
-from typing import Any
+from typing import Any, NamedTuple
 
 from efattn.explorer.examples import Examples
-from efattn.inference import Fitted
+from efattn.inference import Fitted, wide
 from efattn.inference.summary import as_data
 
 LATITUDE, LONGITUDE = re.compile(r"^(lat|latitude|y)$", re.I), re.compile(r"^(lon|lng|long|longitude|x)$", re.I)
@@ -32,8 +32,21 @@ def card(name: str, fitted: Fitted, examples: Examples | None) -> dict[str, Any]
         "value_term": _term(fitted, False),
         "when_kind": schema.when_kind,
         "time_kind": schema.time_kind,
+        "wide": None if fitted.wide is None else [one._asdict() for one in _fields(fitted)],
         "examples": 0 if examples is None else len(examples),
     }
+
+
+class WideField(NamedTuple):
+    name: str
+    levels: list[str]
+    truth: bool
+
+
+def _fields(fitted: Fitted) -> list[WideField]:
+    """One for each column of a wide table; of words, which there are."""
+    columns = () if fitted.wide is None else fitted.wide.columns
+    return [WideField(one.name, list(one.levels), one.kind == "truth") for one in columns]
 
 
 def _term(fitted: Fitted, of_items: bool) -> str | None:
@@ -43,6 +56,8 @@ def _term(fitted: Fitted, of_items: bool) -> str | None:
 
 def _families(fitted: Fitted) -> dict[str, str]:
     assert fitted.family is not None
+    if fitted.wide is not None:
+        return {one.name: repr(wide.family_of(fitted, k)) for k, one in enumerate(fitted.wide.columns)}
     names = fitted.schema.roles.of("value")
     return {name: repr(part) for part, _, where in fitted.family.slices() for name in names[where.start : where.stop]}
 
@@ -78,6 +93,8 @@ def example_rows(fitted: Fitted, examples: Examples | None, rows: int = 3) -> li
     """A few rows that this model can be asked about: of its example table, or made up from its columns."""
     if examples is not None and len(examples):
         return examples.group(0)["rows"][:rows]
+    if fitted.wide is not None:
+        return [{one.name: one.levels[0] if one.levels else 1 for one in fitted.wide.columns}]
     roles = fitted.schema.roles
     made: list[dict[str, Any]] = []
     names = [] if fitted.schema.vocabulary is None else items(fitted, "", rows, 0)["items"]
@@ -110,6 +127,7 @@ def request_examples(fitted: Fitted, examples: Examples | None) -> dict[str, dic
     """By verb, a body that this model answers."""
     table = example_rows(fitted, examples)
     item: Any = "no item" if fitted.schema.vocabulary is None else _keys(fitted.vocabulary.name(0))
+    values = fitted.schema.roles.of("value") if fitted.wide is None else fitted.wide.names[:1]
     one = item[0] if isinstance(item, list) and len(item) == 1 else item
     found: dict[str, dict[str, Any]] = {
         "predict": {"table": table, "interval": 0.9},
@@ -117,6 +135,10 @@ def request_examples(fitted: Fitted, examples: Examples | None) -> dict[str, dic
         "recommend": {"table": table, "k": 3},
         "similar": {"item": one, "k": 3},
         "attention": {"table": table},
+        "impute": {"table": [{**row, **(dict.fromkeys(values) if k == 0 else {})} for k, row in enumerate(table)]},
+        "sample": {"table": [{**row, **dict.fromkeys(values)} for row in table]}
+        if values
+        else {"groups": 2, "length": 3},
         "score": {"table": table},
         "evaluate": {"table": table},
     }

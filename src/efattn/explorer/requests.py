@@ -78,6 +78,25 @@ class Attention(Body):
     layers: StrictBool = Field(False, description="Every layer and head, and not only their mean.")
 
 
+class Impute(Body):
+    """The table with its missing values filled in; with draws, so many completed tables, told apart by `draw`."""
+
+    table: Entries
+    draws: Annotated[StrictInt, Field(ge=0, le=100)] = 0
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
+    interval: StrictFloat | None = 0.9
+
+
+class Sample(Body):
+    """New groups, items and values drawn jointly; or the groups of a table completed, `groups` times each."""
+
+    table: Entries | None = None
+    groups: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
+    length: Annotated[StrictInt, Field(ge=1, le=1000)] | None = None
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
+    member: Member = None
+
+
 class Score(Body):
     """The log-likelihood of a table, in nats per scored row."""
 

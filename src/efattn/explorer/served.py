@@ -16,7 +16,8 @@ from efattn.errors import DataError, EfattnError, Note
 from efattn.explorer import requests
 from efattn.explorer.desk import Question
 from efattn.explorer.limits import Limits, Refused
-from efattn.explorer.tables import check_rows, item_of, table_of
+from efattn.explorer.tables import check_count, item_of, rows_in, table_of
+from efattn.inference import frames
 from efattn.inference.together import Asking, predict_together, recommend_together
 
 
@@ -32,6 +33,8 @@ class Served:
             "recommend": (requests.Recommend, self.recommend),
             "similar": (requests.Similar, self.similar),
             "attention": (requests.Attention, self.attention),
+            "impute": (requests.Impute, self.impute),
+            "sample": (requests.Sample, self.sample),
             "score": (requests.Score, self.score),
             "evaluate": (requests.Evaluate, self.evaluate),
         }
@@ -46,7 +49,7 @@ class Served:
         def together(several: Sequence[Any]) -> Sequence[Any]:
             return self._shared(several, functools.partial(predict_together, **options))
 
-        key = ("predict", *options.values()) if body.member is None else None
+        key = ("predict", *options.values()) if body.member is None and self.fitted.wide is None else None
         return Question(*self._rows(body.table, ask), key, body.table, together)
 
     def recommend(self, body: requests.Recommend) -> Question:
@@ -94,6 +97,26 @@ class Served:
 
         return self._data(body.table, ask)
 
+    def impute(self, body: requests.Impute) -> Question:
+        how = requests.options(body)
+        check_count(max(body.draws, 1) * rows_in(body.table), self.limits.rows)
+
+        def ask(table: Table, tell: Any) -> Any:
+            (answer,) = inference.impute(self.fitted, [table], **how, tell=tell)
+            return frames.numbered(answer) if body.draws else answer
+
+        return Question(*self._rows(body.table, ask))
+
+    def sample(self, body: requests.Sample) -> Question:
+        given: dict[str, Any] = {"groups": body.groups, "length": body.length, "seed": body.seed, "member": body.member}
+        length = body.length or (1 if body.table is not None else self.fitted.longest)
+        check_count((body.groups or 1) * max(length, rows_in(body.table)), self.limits.rows)
+
+        def ask(table: Table | None, tell: Any) -> Any:
+            return inference.sample(self.fitted, given=table, **given, tell=tell)
+
+        return Question(*self._rows(body.table, ask))
+
     def score(self, body: requests.Score) -> Question:
         def ask(table: Table, tell: Any) -> Any:
             return inference.score(self.fitted, [table], member=body.member, tell=tell)
@@ -112,7 +135,7 @@ class Served:
 
     def _rows(self, given: Any, ask: Callable[[Any, Any], Any]) -> tuple[Callable[[], str], int]:
         """A question whose answer is a frame, and the rows of its table."""
-        rows = check_rows(given, self.limits.rows)
+        rows = check_count(rows_in(given), self.limits.rows)
 
         def told() -> str:
             notes = list[Note]()
@@ -122,7 +145,7 @@ class Served:
 
     def _data(self, given: Any, ask: Callable[[Table, Any], dict[str, Any]]) -> Question:
         """A question whose answer is an object."""
-        rows = check_rows(given, self.limits.rows)
+        rows = check_count(rows_in(given), self.limits.rows)
 
         def told() -> str:
             notes = list[Note]()

@@ -21,13 +21,18 @@ def rows_in(given: Any) -> int:
     return len(given) if given is not None else 0
 
 
-def check_rows(given: Any, most: int) -> int:
-    rows = rows_in(given)
+def check_count(rows: int, most: int) -> int:
+    """So many rows, or a refusal."""
     if rows > most:
-        raise Refused(
-            413, "too many rows", f"A table has at most {most:,} rows here; found {rows:,}. Send it in parts."
-        )
+        said = f"A table has at most {most:,} rows here, what is drawn counted; found {rows:,}. Ask in parts."
+        raise Refused(413, "too many rows", said)
     return rows
+
+
+def columns_of(fitted: Fitted) -> tuple[str, ...]:
+    """Of a table that a model can be asked about."""
+    wide = fitted.wide
+    return fitted.schema.roles.columns if wide is None else (*wide.names, *([] if wide.id is None else [wide.id]))
 
 
 def table_of(given: Any, fitted: Fitted) -> Table:
@@ -43,7 +48,7 @@ def table_of(given: Any, fitted: Fitted) -> Table:
         names = dict.fromkeys(name for row in given for name in row)
         columns = {name: [row.get(name) for row in given] for name in names}
     if not columns:  # no rows, of which every column is there
-        columns = {name: [] for name in fitted.schema.roles.columns}
+        columns = {name: [] for name in columns_of(fitted)}
     dated = dict(_dated(fitted))
     return Table.read(pl.DataFrame([_column(name, entries, dated.get(name)) for name, entries in columns.items()]))
 

@@ -1,6 +1,6 @@
 """Results as frames, beside the user's own columns or on their own."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -72,3 +72,12 @@ def nulls(x: Any, there: np.ndarray) -> Any:
     import polars as pl
 
     return pl.Series(x).set(pl.Series(~there), None)
+
+
+def numbered(several: Sequence[Any]) -> Any:
+    """Completed polars tables below each other, each with its number in a first column `draw`."""
+    import polars as pl
+
+    (name,) = renamed({"draw": None}, several[0].columns)
+    parts = [one.select(pl.lit(k).alias(name), pl.all()) for k, one in enumerate(several, start=1)]
+    return pl.concat(parts, how="vertical_relaxed")

@@ -11,7 +11,7 @@ export function showCard(card) {
   fact("Fitted to", `${card.rows.toLocaleString("en")} rows, ${card.groups.toLocaleString("en")} groups`);
   if (card.items) fact("Items", card.items.toLocaleString("en"));
   for (const [name, family] of Object.entries(card.family)) fact(name, family);
-  for (const [role, names] of Object.entries(card.columns)) fact(role, [names].flat().join(", "));
+  for (const [role, names] of card.wide ? [] : Object.entries(card.columns)) fact(role, [names].flat().join(", "));
   const shares = el("div", { class: "shares" });
   const histories = el("div", { class: "histories" });
   for (const [name, term] of Object.entries(card.terms)) {

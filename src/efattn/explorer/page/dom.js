@@ -27,7 +27,8 @@ export function number(x, digits = 3) {
   if (x === null || x === undefined || Number.isNaN(Number(x))) return "–";
   const size = Math.abs(x);
   if (size !== 0 && (size >= 1e6 || size < 1e-4)) return Number(x).toExponential(2);
-  return String(Number(Number(x).toPrecision(size >= 1000 ? 6 : digits + (size >= 100 ? 1 : 0))));
+  if (size >= 1000) return String(Math.round(x));
+  return String(Number(Number(x).toPrecision(digits + (size >= 100 ? 1 : 0))));
 }
 
 export function percent(p) {

@@ -5,6 +5,7 @@ import { showCard } from "./card.js";
 import { el, status } from "./dom.js";
 import { rowsView } from "./rows.js";
 import { placesView } from "./places.js";
+import { wideView } from "./wide.js";
 
 const chooser = document.getElementById("model");
 const view = document.getElementById("view");
@@ -36,7 +37,7 @@ async function show(name) {
   history.replaceState(null, "", `#${encodeURIComponent(name)}`);
   showCard(card);
   status("");
-  const make = card.place && card.models.includes("value") ? placesView : rowsView;
+  const make = card.wide ? wideView : card.place && card.models.includes("value") ? placesView : rowsView;
   await make(view, card, groups);
 }
 

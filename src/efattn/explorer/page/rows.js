@@ -241,12 +241,14 @@ class Rows {
       if (!answer) return;
       const entries = answer.rows.map((one) => ({ keys: this.card.item_columns.map((name) => one[name]), value: one.score ?? one.score_ }));
       this.goes.replaceChildren(el("p", { class: "hint" }, `With ${words(keys)}:`), bars(entries.map((x) => ({ ...x, label: words(x.keys) })), {
-        onpick: (one) => this.add(one.keys), show: (x) => x.toFixed(2), label: "What goes with it" }));
+        onpick: (one) => this.add(one.keys), most: Math.max(0.1, ...entries.map((x) => Math.abs(x.value))), show: score, label: "What goes with it" }));
     } catch (error) {
       this.goes.replaceChildren(el("p", { class: "hint" }, error.message));
     }
   }
 }
+
+const score = (x) => (Math.abs(x) < 0.005 ? "0" : x.toFixed(2));
 
 function label(answer, j, target) {
   const name = j === target ? "itself, unseen" : words(answer.contexts[j]);
