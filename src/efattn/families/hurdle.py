@@ -116,7 +116,7 @@ class Hurdle(ExponentialFamily):
 
     def quantile(self, f: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         exact = precise(f.detach())
-        levels = precise(torch.as_tensor(p, device=f.device))
+        levels = torch.as_tensor(p, dtype=torch.float64, device=f.device)
         d = _log_d(self._log_zero(exact), self._z(exact)).exp()
         near = self.base.quantile(exact[..., :-1], (1 - (1 - levels) * d).clamp(0, 1))
         return whole_quantile(lambda y: self.cdf(exact, y), near, levels).to(f.dtype)

@@ -84,7 +84,7 @@ class ZeroInflated(Family):
 
     def quantile(self, f: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         f = f.detach()
-        p, z = precise(torch.as_tensor(p, device=f.device)), self._logit(precise(f))
+        p, z = torch.as_tensor(p, dtype=torch.float64, device=f.device), self._logit(precise(f))
         inner = ((p - z.sigmoid()) / (-z).sigmoid()).clamp(0, 1)
         near = self.base.quantile(f[..., :-1], inner)
         return whole_quantile(lambda y: self.cdf(f, y), near, p.to(f.dtype))

@@ -92,7 +92,7 @@ class ZeroOr(Family):
 
     def quantile(self, f: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         exact = precise(f.detach())
-        p, s = precise(torch.as_tensor(p, device=f.device)), self._logit(exact)
+        p, s = torch.as_tensor(p, dtype=torch.float64, device=f.device), self._logit(exact)
         inner = 1 - (1 - p) * (1 + (-s).exp())  # 1 - (1 - p) / P(y > 0)
         nothing = p <= (-s).sigmoid()
         amount = self.base.quantile(exact[..., :-1], torch.where(nothing, 0.5, inner).clamp(0, 1))
