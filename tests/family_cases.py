@@ -7,7 +7,7 @@ import torch
 from rayleigh import Rayleigh
 
 from efattn import families
-from efattn.families.supports import PositiveReals, UnitInterval, WholeNumbers
+from efattn.families.supports import Between, PositiveReals, UnitInterval, WholeNumbers, ZeroAndMore
 
 KINDS = (*families.FAMILIES, Rayleigh)  # a new family is tested by being here
 ALL = [family for kind in KINDS for family in kind.examples()]
@@ -43,6 +43,13 @@ def extreme_values(family):
         return torch.tensor([low, low + 1.0, low + 1e6 if high is None else high])
     if isinstance(family.support, PositiveReals):
         return torch.tensor([1e-6, 1.0, 1e6])
+    if isinstance(family.support, ZeroAndMore):
+        return torch.tensor([0.0, 1e-6, 1e6])
+    if isinstance(family.support, Between):
+        low, high = family.support.bounds
+        return torch.tensor([max(low, -1e6), family.support.inside, min(high, 1e6)]).clamp_min(
+            1e-6 if low == 0 else low
+        )
     if isinstance(family.support, UnitInterval):
         return torch.tensor([1e-6, 0.5, 1 - 1e-6])
     return torch.tensor([-1e6, 0.0, 1e6])

@@ -11,11 +11,17 @@ from efattn import families
 from efattn.errors import EfattnError
 from efattn.families.base import ScipyFamily
 from efattn.families.stable import bounded, unbounded
-from efattn.families.supports import PositiveReals, UnitInterval, WholeNumbers
+from efattn.families.supports import NEAR, Between, PositiveReals, UnitInterval, WholeNumbers, ZeroAndMore
 
 
 def nodes(family, f):
     """Values and weights such that sum(weight * g(value)) is the sum or integral of g."""
+    y, weight = smooth_nodes(family, f)
+    atoms = torch.tensor(family.atoms, dtype=torch.float64)
+    return torch.cat([y, atoms]) if len(atoms) else y, torch.cat([weight, torch.ones_like(atoms)])
+
+
+def smooth_nodes(family, f):
     if isinstance(family, families.MultivariateGaussian):
         line = torch.arange(-8.5, 8.6, 0.25, dtype=torch.float64)
         z = torch.cartesian_prod(line, line)
@@ -25,9 +31,18 @@ def nodes(family, f):
         high = 600 if family.support.high is None else family.support.high
         y = torch.arange(family.support.low, high + 1, dtype=torch.float64)
         return y, torch.ones_like(y)
-    if isinstance(family.support, PositiveReals):
+    if isinstance(family.support, PositiveReals | ZeroAndMore):
         x = torch.arange(-100, 60, 0.02, dtype=torch.float64)
         return x.exp(), 0.02 * x.exp()
+    if isinstance(family.support, Between):
+        low, high = family.support.bounds
+        x, far = torch.arange(-36, 36, 0.02, dtype=torch.float64), 2 * NEAR  # nearer would be the limit itself
+        if np.isfinite(low) and np.isfinite(high):
+            y, weight = low + (high - low) * x.sigmoid(), (high - low) * x.sigmoid() * (-x).sigmoid()
+        else:
+            y, weight = (low + x.exp() if np.isfinite(low) else high - x.exp()), x.exp()
+        near = [x - far * sign * abs(x) if np.isfinite(x) else x for x, sign in ((low, -1), (high, 1))]
+        return y.clamp(near[0] or 1e-16, near[1]), 0.02 * weight
     if isinstance(family.support, UnitInterval):
         x = torch.arange(-36, 36, 0.02, dtype=torch.float64)
         return x.sigmoid(), 0.02 * x.sigmoid() * (-x).sigmoid()
@@ -123,7 +138,8 @@ def test_the_cdf_is_the_sum_of_the_probabilities(family):
 @over([family for family in ORDERED_SCALAR if not family.discrete and family in SINGLE])
 def test_the_density_is_the_derivative_of_the_cdf(family):
     f = points(family, n=30)
-    y = family.sample(f, torch.Generator().manual_seed(5)).clamp(0.01, 0.99)
+    low, high = family.support.bounds
+    y = family.sample(f, torch.Generator().manual_seed(5)).clamp(max(low, 0.0) + 0.01, min(high, 1.0) - 0.01)
     slope = (family.cdf(f, y + 1e-5) - family.cdf(f, y - 1e-5)) / 2e-5
     torch.testing.assert_close(slope, family.log_prob(f, y).exp(), rtol=1e-4, atol=1e-6)
 

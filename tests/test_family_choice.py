@@ -170,3 +170,22 @@ def test_more_items_than_groups_say_nothing_against_a_normal_law():
     y = 3 * rng.normal(size=(16, 1)) + rng.normal(size=60) + 0.5 * rng.normal(size=shape)
     (choice,) = decided(y, *shape).choices
     assert choice.family.name == "gaussian"
+
+
+def test_zeros_of_their_own_are_found_by_groups_that_are_left_out(monkeypatch):
+    monkeypatch.setattr(deciding, "SECONDS", 60.0)
+    draw, shape = np.random.default_rng(3), (120, 3)
+    level = draw.normal(size=(120, 1))
+    wet = draw.random(shape) < 1 / (1 + np.exp(-2 * level))
+    (rain,) = decided(np.where(wet, draw.gamma(2.0, np.exp(1 + level), shape), 0.0), *shape).choices
+    assert rain.family.name == "zero_or"
+    assert "zero_or(gamma)" in rain.why
+    fish = np.where(draw.random(shape) < 0.5, draw.poisson(np.exp(1.5 + 0.3 * level), shape), 0)
+    (count,) = decided(fish.astype(float), *shape).choices
+    assert count.family == families.ZeroInflated(families.Poisson())
+
+
+def test_counts_without_zeros_of_their_own_have_no_such_rival():
+    for y in (DRAW.poisson(1.4, 600), DRAW.negative_binomial(0.7, 0.1, 600)):
+        rivals = automatic(y.astype(float), "y", ITEM).rivals
+        assert {one.name for one in rivals} == {"poisson", "negative_binomial"}

@@ -19,8 +19,9 @@ STEPS = 12_000
 PATIENT, LEAST = 60, 60  # patience as a share of all steps, and in steps
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
-    "bernoulli", "beta", "binomial", "exponential", "gamma", "gaussian", "log_normal", "multivariate_gaussian",
-    "negative_binomial", "nominal", "ordinal", "per_item", "poisson", "student_t",
+    "bernoulli", "beta", "binomial", "censored", "exponential", "gamma", "gaussian", "hurdle", "log_normal",
+    "multivariate_gaussian", "negative_binomial", "nominal", "ordinal", "per_item", "poisson", "student_t",
+    "truncated", "zero_inflated", "zero_or",
 )  # fmt: skip
 Context = Literal["others", "past"]
 Own = Literal["auto", "known", "hidden"]

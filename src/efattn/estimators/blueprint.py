@@ -125,12 +125,12 @@ class Blueprint:
 
 
 def inside(family: Product, schema: Schema) -> Product:
-    """The family of values whose origin was subtracted."""
+    """The family of values in the units in which models see them."""
     fitted = schema.standardiser
     if fitted is None:
         return family
     parts = [
-        part.at_origin() if part.origin and fitted.centre[columns.start] == part.origin else part
+        part.in_units(float(fitted.centre[columns.start]), float(fitted.scale[columns.start]))
         for part, _, columns in family.slices()
     ]
     return Product(tuple(parts))
@@ -302,6 +302,8 @@ def _ways(draft: Blueprint, train: Groups, standardise: str) -> list[str]:
                 way = "item_spread" if enough and part.scalar and _apart(train, c, draft.items) else way
             if isinstance(part, PerItem) and way != "none":
                 way = "item_spread"
+            if not part.units_by_item and way in ("item", "item_spread"):
+                way = "global"
             ways.append(way if part.standardised else "none")
     return ways
 

@@ -2,9 +2,10 @@
 
     d_g = log p(group g | another) - log p(group g | the simplest so far),      another is better if  sum d > k sd(d)
 
-All rivals are densities, or all are probabilities, of the same values in the table's units, so that their scores
-compare. A family with a parameter more has to be clearly better; one that contains another need not be (Poisson laws
-are negative binomial ones).
+Rivals are densities, or probabilities, of the same values in the table's units, so that their scores compare. A family
+with a parameter more has to be clearly better; one that contains another need not be (Poisson laws are negative
+binomial ones). A density with a zero that has a probability of its own is neither. Where one is among the rivals, a zero
+is scored under all of them as what it says, less than half the smallest amount: log P(Y <= half of it | f).
 """
 
 import time
@@ -30,7 +31,7 @@ FEWEST = 8  # groups: of fewer, what is left out says more about the linear mode
 SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
 PENALTY, STRONG = 100.0, 10_000.0  # of the linear model, the same for all families; with fewer groups than items
 HEAVY = 0.02  # nats a value by which a t law has to be better, besides
-TOKENS = 16_384
+TOKENS, LEAST = 16_384, 1e-300
 
 
 def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> tuple[Choice, ...]:
@@ -53,9 +54,15 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
     several = {name: torch.cat(parts) for name, parts in scores.items() if len(parts) == often}  # of the same groups
     if len(several) < 2:
         return draft.choices
+    by_name = {label(one): one for one in choice.rivals}
     best = _best(several)
-    family = next(one for one in choice.rivals if one.name == best)
-    return (Choice(family, choice.columns, f"{_what(choice, family)}; {_told(several, best)}"),)
+    return (Choice(by_name[best], choice.columns, f"{_what(choice, by_name[best])}; {_told(several, best)}"),)
+
+
+def label(family: Family) -> str:
+    """poisson, zero_or(gamma)"""
+    base = getattr(family, "base", None)
+    return family.name if base is None else f"{family.name}({base.name})"
 
 
 def _best(scores: dict[str, Tensor]) -> str:
@@ -96,12 +103,15 @@ def _scores(
             assert mine.held is not None
             model = LinearModel(penalty=penalty, seconds=4 * SECONDS).build(mine.setting("value", context))
             model.fit(mine.train)  # type: ignore[operator]
-            one = _by_group(model, mine.held)
-            one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
+            if any(rival.atoms for rival in rivals):
+                one = _with_zeros(model, mine)
+            else:
+                one = _by_group(model, mine.held)
+                one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
         except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):
             continue
         if one.isfinite().all() and float(one[:, 1].sum()) > 0:
-            scores[family.name] = one
+            scores[label(family)] = one
         if time.thread_time() > end and len(scores) < len(rivals):
             return scores if len(scores) > 1 else None
     return scores
@@ -125,4 +135,32 @@ def _by_group(model: Conditionals, held: Groups) -> Tensor:
         scores = model.log_prob(batch)
         weight = scores.weight.double() * scores.scored
         sums.append(torch.stack([(scores.values.double() * weight).sum(1), weight.sum(1)], 1))
+    return torch.cat(sums)
+
+
+@torch.no_grad()
+def _with_zeros(model: Conditionals, blueprint: Blueprint) -> Tensor:
+    """(group, 2): the same in the table's units, with zeros as less than half the smallest amount."""
+    held, fitted, groups, family = blueprint.held, blueprint.schema.standardiser, blueprint.groups, model.family
+    assert held is not None
+    assert groups is not None
+    assert groups.value is not None
+    assert isinstance(family, Product)
+    half, sums = float(groups.value[groups.value > 0].min()) / 2, []
+    for batch in held.batches(TOKENS, context=model.context, dtype=torch.float64):
+        scores, n = model.log_prob(batch), batch.length
+        assert batch.value is not None
+        there = scores.scored
+        f, y = model.outputs(batch).double()[there], batch.value[:, :n, 0].double()[there]
+        item = None if batch.item is None else batch.item[:, :n][there].cpu().numpy()
+        centre, scale = torch.zeros_like(y), torch.ones_like(y)
+        if fitted is not None:
+            nothing, one = np.zeros((len(y), 1)), np.ones((len(y), 1))
+            centre = torch.as_tensor(fitted.undo(nothing, item)[:, 0])
+            scale = torch.as_tensor(fitted.undo_scale(one, item)[:, 0])
+        below = family.parts[0].cdf(f, (half - centre) / scale).clamp_min(LEAST).log()
+        values = scores.values.double()
+        values[there] = torch.where(y * scale + centre < half, below, values[there] - scale.log())
+        weight = scores.weight.double() * there
+        sums.append(torch.stack([(values * weight).sum(1), weight.sum(1)], 1))
     return torch.cat(sums)

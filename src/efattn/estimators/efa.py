@@ -12,7 +12,7 @@ from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
 from efattn.estimators.sizing import Sizes
-from efattn.families import Categorical, Family, LogNormal, PerItem, Product
+from efattn.families import Categorical, Family, LogNormal, PerItem, Product, ZeroOr
 from efattn.models import Conditionals, Holes, Term
 from efattn.network import (
     AttributeVectors,
@@ -185,7 +185,7 @@ class EFA(EFAOptions, GroupEstimator):
 
 def _views(family: Product) -> ItemViews | None:
     """Of values that are of several kinds, or of several orders of magnitude."""
-    if not any(isinstance(part, PerItem | LogNormal) for part in family.parts):
+    if not any(isinstance(part, PerItem) or _in_logs(part) for part in family.parts):
         return None
     rows = max((len(part.table) for part in family.parts if isinstance(part, PerItem)), default=1)
     columns = []
@@ -194,8 +194,12 @@ def _views(family: Product) -> ItemViews | None:
             logs = [_by_magnitude(part.parts[kind]) for kind in part.table]
             columns.append(logs + logs[-1:] * (rows - len(logs)))
         else:
-            columns += [[isinstance(part, LogNormal)] * rows] * part.columns
+            columns += [[_in_logs(part)] * rows] * part.columns
     return ItemViews(list(zip(*columns, strict=True)))
+
+
+def _in_logs(part: Family) -> bool:
+    return isinstance(part, LogNormal | ZeroOr) or isinstance(part.underlying, LogNormal)
 
 
 def _by_magnitude(part: Family) -> bool:

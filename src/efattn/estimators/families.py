@@ -10,7 +10,8 @@
       numbers > 0                                   gaussian, gamma or log_normal, whichever describes items better
       anything else                                 gaussian
 
-Where several are plausible they are rivals, and groups that are left out decide (deciding.py). Or a name, a family, one
+Where several are plausible they are rivals, and groups that are left out decide (deciding.py): heavier tails of real
+numbers; zeros of their own among counts, and exact zeros among amounts, only ever by them. Or a name, a family, one
 of them per column as a list, or a mapping from a column (a tuple of columns) to one.
 """
 
@@ -19,6 +20,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
+import torch
 
 from efattn import families
 from efattn.errors import DataError, Note, option
@@ -30,7 +32,9 @@ Spec = str | Family
 POSITIVE = ("gaussian", "gamma", "log_normal", "student_t")  # what positive numbers may be, the simplest first
 REAL, COUNTS = ("gaussian", "student_t"), ("poisson", "negative_binomial")
 SHOWN = 4  # items by name
-ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on it is told that no family has them
+ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on they may be of their own
+AMOUNTS = (families.ZeroOr(), families.ZeroOr(families.LogNormal()))
+INFLATED = (families.ZeroInflated(families.Poisson()), families.ZeroInflated())
 
 
 class Choice(NamedTuple):
@@ -146,7 +150,22 @@ def _counted(y: np.ndarray, column: str, why: str, far: bool = True) -> Choice:
     rivals: tuple[Family, ...] = (families.Poisson(), families.NegativeBinomial())
     if far and y.size and y.min() > 0 and y.mean() > FAR:  # so far from 0 a density at whole numbers is a probability
         rivals = (families.Gaussian(), *rivals)
+    if y.size and y.min() == 0 < y.max():
+        rivals = (*rivals, *_with_more_zeros(y))
     return Choice(family, (column,), why, rivals if y.size and y.min() < y.max() else ())
+
+
+def _with_more_zeros(y: np.ndarray) -> list[Family]:
+    """Laws of counts with zeros of their own that describe a column better than without, by Schwarz's criterion."""
+    counts, times = np.unique(y, return_counts=True)
+    values, weight = torch.as_tensor(counts), torch.as_tensor(times)
+
+    def criterion(family: Family) -> float:
+        f = family.start(values, weight)
+        return float(family.log_prob(f, values) @ weight.double()) - family.size * np.log(y.size) / 2
+
+    plain = max(criterion(family) for family in (families.Poisson(), families.NegativeBinomial()))
+    return [family for family in INFLATED if criterion(family) > plain]
 
 
 def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choice:
@@ -160,9 +179,10 @@ def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choic
     zeros = float(np.mean(y == 0))
     if not positive:
         why = "real numbers"
-    if y.min() == 0 and zeros > ZEROS and not are_whole(y):
-        why = f"numbers >= 0, of which {zeros:.0%} are exactly 0: no family has both, and a normal law stands in"
     rivals = tuple(families.named(name) for name in (POSITIVE if positive else REAL))
+    if y.min() == 0 and zeros > ZEROS and AMOUNTS[0].support.contains(y).all():
+        why = f"numbers >= 0, of which {zeros:.0%} are exactly 0, and a normal law stands in"
+        rivals = (*rivals, *AMOUNTS)
     return Choice(families.named(best), (column,), why, rivals)
 
 

@@ -18,9 +18,11 @@ from efattn.families.bernoulli import Bernoulli
 from efattn.families.beta import Beta
 from efattn.families.binomial import Binomial
 from efattn.families.categorical import Categorical
+from efattn.families.censored import Censored
 from efattn.families.exponential import Exponential
 from efattn.families.gamma import Gamma
 from efattn.families.gaussian import Gaussian
+from efattn.families.hurdle import Hurdle
 from efattn.families.log_normal import LogNormal
 from efattn.families.multivariate_gaussian import MultivariateGaussian
 from efattn.families.negative_binomial import NegativeBinomial
@@ -30,6 +32,9 @@ from efattn.families.per_item import PerItem
 from efattn.families.poisson import Poisson
 from efattn.families.product import Product
 from efattn.families.student_t import StudentT
+from efattn.families.truncated import Truncated
+from efattn.families.zero_inflated import ZeroInflated
+from efattn.families.zero_or import ZeroOr
 
 FAMILIES: tuple[type[Family], ...] = (
     Categorical,
@@ -44,6 +49,11 @@ FAMILIES: tuple[type[Family], ...] = (
     Exponential,
     Beta,
     NegativeBinomial,
+    ZeroInflated,
+    Hurdle,
+    ZeroOr,
+    Censored,
+    Truncated,
     Ordinal,
     Nominal,
     PerItem,
@@ -107,6 +117,8 @@ def from_json(saved: Any) -> Family:
     options = {key: value for key, value in saved.items() if key != "name"}
     if isinstance(options.get("parts"), list):
         options["parts"] = tuple(from_json(part) for part in options["parts"])
+    if isinstance(options.get("base"), dict):
+        options["base"] = from_json(options["base"])
     if isinstance(options.get("kinds"), list):
         options["kinds"] = tuple(options["kinds"])
     return named(saved["name"], **options)
@@ -123,8 +135,10 @@ def _argument(f: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Family):
+        return to_json(value)
     if isinstance(value, tuple):
-        return [to_json(part) if isinstance(part, Family) else _plain(part) for part in value]
+        return [_plain(part) for part in value]
     if isinstance(value, Integral):
         return int(value)
     return float(value) if isinstance(value, Real) else value

@@ -17,7 +17,7 @@ import torch
 
 from efattn.errors import DataError, EfattnError
 from efattn.families.moments import at_mean
-from efattn.families.supports import ScalarSupport, Support
+from efattn.families.supports import NEAR, ScalarSupport, Support
 
 VAST, VASTEST = 1e9, 1e300  # whole numbers whose quantiles are looked for here; where the search ends
 
@@ -64,7 +64,8 @@ class Family(ABC):
     @property
     @abstractmethod
     def discrete(self) -> bool:
-        """A probability (True) or a density (False): never compare one with the other."""
+        """A probability (True) or a density (False): never compare one with the other. A density with atoms is neither,
+        and compares with its like alone."""
 
     @property
     def dispersions(self) -> tuple[bool, ...]:
@@ -124,6 +125,34 @@ class Family(ABC):
         """The family of y - origin, with the same f."""
         return self
 
+    @property
+    def units_by_item(self) -> bool:
+        """Whether values of each item may have units of their own: not where numbers of the family are in theirs."""
+        return True
+
+    def in_units(self, centre: float, scale: float) -> "Family":
+        """The family of (y - centre) / scale, with the f of values in those units. Where it has atoms, log_prob gives
+        them log scale more, so that what is added for a density is right for them, too."""
+        return self.at_origin() if self.origin and centre == self.origin else self
+
+    @property
+    def atoms(self) -> tuple[float, ...]:
+        """Values with a probability of their own where all others have a density; of most families none."""
+        return ()
+
+    @final
+    def is_atom(self, y: torch.Tensor) -> torch.Tensor:
+        """Whether each is one, but for rounding."""
+        found = torch.zeros_like(y, dtype=torch.bool)
+        for atom in self.atoms:
+            found |= (y - atom).abs() <= NEAR * abs(atom)
+        return found
+
+    @property
+    def underlying(self) -> "Family":
+        """That of values before limits were put on them, with the same f."""
+        return self
+
     # ---- what it computes
 
     @abstractmethod
@@ -149,6 +178,10 @@ class Family(ABC):
     @abstractmethod
     def quantile(self, f: torch.Tensor, p: float | torch.Tensor) -> torch.Tensor:
         """The smallest y with cdf >= p, for each column on its own."""
+
+    def mass(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """P(Y = y) of each column on its own, shaped like y: that of atoms, and 0 of what has a density."""
+        return self.log_prob(f, y).exp() if self.discrete else torch.zeros_like(self.cdf(f, y))
 
     def column(self, f: torch.Tensor, number: int) -> "tuple[Family, torch.Tensor]":
         """One of its columns on its own: a family of one column, and its outputs."""

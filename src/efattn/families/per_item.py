@@ -45,6 +45,8 @@ class PerItem(Family):
         for part in parts:
             if not isinstance(part, Family) or not part.of_values or not part.scalar or isinstance(part, PerItem):
                 raise DataError(f"PerItem: a part must be a family of one value column, not {part!r}.")
+            if not part.units_by_item:
+                raise DataError(f"PerItem: limits are in units that items do not share: {part!r} is for all of them.")
         for kind in kinds:
             check_whole("PerItem", "kinds", kind, 0, len(parts) - 1, "there is no such part.")
         counts = np.bincount(kinds, minlength=len(parts))

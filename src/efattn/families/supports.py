@@ -18,6 +18,7 @@ from efattn.errors import DataError, option
 
 SMALLEST, LARGEST = (float(x) for x in (np.finfo(np.float32).tiny, np.finfo(np.float32).max))
 SINGLE, DOUBLE = 1e18, 1e150  # beyond them squares are infinite; values that are standardised first are so in double
+NEAR = 1e-6  # relative: what a limit may differ by once values were in other units and in single precision
 WHOLE, COUNT = 2**53, 2**63  # beyond WHOLE neighbouring whole numbers are one number; a count ends where int64 does
 
 
@@ -103,6 +104,66 @@ class PositiveReals(ScalarSupport):
             return f"{_in_single(value)} Choose other units: multiply the column by a power of ten."
         other = "'poisson' (counts) or 'gaussian'" if value == 0 else "'gaussian'"
         return f"{_if_a_code(value)} Otherwise choose a family that has it: {other}."
+
+
+@final
+@dataclass(frozen=True)
+class ZeroAndMore(ScalarSupport):
+    """0 itself, and the numbers > 0."""
+
+    words = "finite numbers >= 0"
+    bounds = (0.0, np.inf)
+    inside = 1.0
+
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        values = _array(y)
+        return (values == 0) | ((values >= SMALLEST) & (values <= LARGEST))
+
+    def remedy(self, value: float) -> str:
+        if value > 0:
+            return f"{_in_single(value)} Choose other units: multiply the column by a power of ten."
+        return f"{_if_a_code(value)} Otherwise choose {option('family', 'gaussian')}."
+
+
+@final
+@dataclass(frozen=True)
+class Between(ScalarSupport):
+    """Numbers from low to high, with both, either of which may be infinite; positive: and > 0. advice: what to do about
+    others."""
+
+    low: float
+    high: float
+    positive: bool = False
+    largest: float = SINGLE
+    advice: str = ""
+
+    @property
+    def words(self) -> str:
+        low, high = f"{self.low:g}", f"{self.high:g}"
+        above = f"numbers >= {low}" if np.isfinite(self.low) else "numbers > 0" if self.positive else "numbers"
+        if np.isfinite(self.low) and np.isfinite(self.high):
+            return f"numbers from {low} to {high}"
+        return f"{above}, at most {high}" if np.isfinite(self.high) else above
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        return max(self.low, 0.0) if self.positive else self.low, self.high
+
+    @property
+    def inside(self) -> float:
+        low, high = self.bounds
+        if np.isfinite(low):
+            return (low + high) / 2 if np.isfinite(high) else low + 1
+        return high - 1 if np.isfinite(high) else 0.0
+
+    def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
+        values = _array(y)
+        low, high = (x - sign * NEAR * abs(x) if np.isfinite(x) else x for x, sign in ((self.low, 1), (self.high, -1)))
+        found: np.ndarray = (values >= low) & (values <= high) & (np.abs(values) <= self.largest)
+        return found & (values >= SMALLEST) if self.positive else found
+
+    def remedy(self, value: float) -> str:
+        return f"{_if_a_code(value)} {self.advice}".strip()
 
 
 @final

@@ -95,6 +95,14 @@ class Distribution:
         return whole
 
     @cached_property
+    def stepped(self) -> np.ndarray:
+        """(row,): whether some values have a probability of their own: whole numbers, limits, a zero."""
+        some = np.zeros(len(self), bool)
+        for rows, laws in self.laws:
+            some[rows] = laws.stepped
+        return some
+
+    @cached_property
     def mean(self) -> np.ndarray:
         return self._told(lambda laws: laws.mean) * self.scale + self.centre
 
@@ -189,14 +197,14 @@ class Distribution:
         return self._at(crps, self._values(y)) * self.scale
 
     def pit(self, y: Any = None, seed: int = 0) -> np.ndarray:
-        """P(Y <= y) of each row, which is uniform if the laws are right; of whole numbers a draw between P(Y < y) and
-        P(Y <= y), which is uniform, too."""
+        """P(Y <= y) of each row, which is uniform if the laws are right; of what has a probability of its own, such as
+        whole numbers, a draw between P(Y < y) and P(Y <= y), which is uniform, too."""
         values = self._values(y)
         high = self._adjusted(self._at(Laws.cdf, values))
-        if not self.discrete.any():
+        if not self.stepped.any():
             return high
         low = self._adjusted(self._at(Laws.below, values))
-        return np.where(self.discrete, low + np.random.default_rng(seed).random(len(self)) * (high - low), high)
+        return np.where(self.stepped, low + np.random.default_rng(seed).random(len(self)) * (high - low), high)
 
     # ---- inside
 
@@ -204,6 +212,18 @@ class Distribution:
     def own(self) -> "Distribution":
         """The model's own laws, before any calibration."""
         return replace(self, calibration=None)
+
+    @property
+    def underlying(self) -> "Distribution":
+        """Of values before limits were put on them: of censored values what is there, seen or not; of truncated ones
+        what would be without limits. Others are what they are. A calibration is one of what is seen, and is left out.
+        """
+        laws = tuple((rows, laws.underlying) for rows, laws in self.laws)
+        return (
+            self
+            if all(laws.family.underlying == laws.family for _, laws in self.laws)
+            else replace(self.own, laws=laws)
+        )
 
     def _adjusted(self, p: np.ndarray) -> np.ndarray:
         return p if self.calibration is None else np.asarray(self.calibration.probability(p))

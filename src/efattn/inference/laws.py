@@ -42,6 +42,11 @@ class Laws:
         return [Laws(self.family, (f,), torch.ones_like(f[:, :1])) for f in self.outputs]
 
     @property
+    def underlying(self) -> "Laws":
+        """Of values before limits were put on them."""
+        return Laws(self.family.underlying, self.outputs, self.shares)
+
+    @property
     def support(self) -> ScalarSupport:
         assert isinstance(self.family.support, ScalarSupport)
         return self.family.support
@@ -60,7 +65,14 @@ class Laws:
 
     def below(self, y: Tensor) -> Tensor:
         """P(Y < y)"""
-        return self.cdf(y.ceil() - 1) if self.family.discrete else self.cdf(y)
+        if self.family.discrete:
+            return self.cdf(y.ceil() - 1)
+        return (self.cdf(y) - self._at(y, Laws._mass)).clamp_min(0) if self.family.atoms else self.cdf(y)
+
+    @property
+    def stepped(self) -> bool:
+        """Whether some values have a probability of their own."""
+        return self.family.discrete or bool(self.family.atoms)
 
     def log_prob(self, y: Tensor) -> Tensor:
         """Of a value outside the support minus infinity."""
@@ -110,12 +122,15 @@ class Laws:
     def _cdf(self, y: Tensor) -> Tensor:
         return mixture.average((self.family.cdf(f, y) for f in self.outputs), self.shares.unbind(1))
 
+    def _mass(self, y: Tensor) -> Tensor:
+        return mixture.average((self.family.mass(f, y) for f in self.outputs), self.shares.unbind(1))
+
     def _log_prob(self, y: Tensor) -> Tensor:
         if self.family.discrete:
             inside = torch.as_tensor(self.support.contains(y))
         else:
             low, high = self.support.bounds
-            inside = (y > low) & (y < high)
+            inside = (y > low) & (y < high) | self.family.is_atom(y)
         safe = torch.where(inside, y, self.support.inside)
         logs = torch.stack([self.family.log_prob(f, safe) for f in self.outputs], 1) + self.shares.log()
         return torch.where(inside, logs.logsumexp(1), -torch.inf)

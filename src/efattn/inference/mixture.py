@@ -17,6 +17,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups
 from efattn.errors import DataError, named
 from efattn.families import Family, Product
+from efattn.families.supports import NEAR
 from efattn.inference.fitted import Part
 from efattn.models import Scores
 
@@ -141,7 +142,8 @@ def quantile(family: Product, members: Sequence[Tensor], parts: Sequence[Share],
                     laws, some = [(law, f[index][:, outputs]) for _, f in columns], [_at(part, index) for part in mine]
                     level = p[..., c][rows][index] if isinstance(p, Tensor) else p
                     search = _first_whole if law.discrete else _root
-                    found[index] = search(partial(_excess, laws, some, level), *(end[index] for end in ends))
+                    excess = partial(_excess, laws, some, level)
+                    found[index] = _on_atoms(law, excess, search(excess, *(end[index] for end in ends)))
             quantiles[..., c][rows] = found
     return quantiles
 
@@ -159,6 +161,16 @@ def _at(share: Share, rows: Tensor) -> Share:
 
 
 Excess = Callable[[Tensor, Tensor], Tensor]
+
+
+def _on_atoms(law: Family, excess: Excess, found: Tensor) -> Tensor:
+    """Where cdf jumps over p, the value at which it does. Just below it, cdf lies below p."""
+    rows = torch.arange(len(found))
+    for atom in law.atoms:
+        there = torch.full_like(found, atom)
+        before = torch.nextafter(there, torch.tensor(-torch.inf, dtype=there.dtype)) - 2 * NEAR * abs(atom)
+        found = torch.where((excess(there, rows) >= 0) & (excess(before, rows) < 0), there, found)
+    return found
 
 
 def _first_whole(excess: Excess, low: Tensor, high: Tensor) -> Tensor:

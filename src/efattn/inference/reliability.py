@@ -1,8 +1,8 @@
 """How far predictive distributions can be trusted, beside what happened.
 
     pit        P(Y <= y) of each row, uniform if the laws are right
-    coverage   how many values lie in the middle interval of a level, beside how many it promises: of whole numbers an
-               interval cannot hold exactly 90 %, and promises what it does hold
+    coverage   how many values lie in the middle interval of a level, beside how many it promises: of whole numbers (and
+               of limits) an interval cannot hold exactly 90 %, and promises what it does hold
     crps       the mean continuous ranked probability score, in the units of the column
 
 Standard errors are clustered by group: sqrt(G / (G - 1) sum_g (s_g - n_g mean)^2) / sum_g n_g, with s_g the sum over
@@ -82,7 +82,7 @@ def reliability(law: Distribution, y: Any = None, *, levels: Sequence[float] = L
     coverage = []
     for level in levels:
         covered = clustered(entries[f"inside_{_percent(level)}"], mine.group)
-        promised = entries[f"promised_{_percent(level)}"].mean() if mine.discrete.any() else level
+        promised = entries[f"promised_{_percent(level)}"].mean() if mine.stepped.any() else level
         coverage.append(Coverage(float(level), float(promised), *covered))
     return Reliability(
         law.column,
@@ -110,7 +110,7 @@ def row_errors(
         lower, upper = ends[:, 2 * k], ends[:, 2 * k + 1]
         inside = ((lower <= values) & (values <= upper)).astype(float)
         promised = np.full(len(law), level)
-        whole = law.discrete
+        whole = law.stepped
         if whole.any():
             some = law[whole]
             promised[whole] = some.probability(between=(lower[whole], upper[whole]))

@@ -36,7 +36,7 @@ def value_errors(
         found[name, "crps", None] = entries["crps"]
         for p in LEVELS:
             found[name, "inside", p] = entries[f"inside_{100 * p:.12g}"]
-            if law.discrete.any():
+            if law.stepped.any():
                 found[name, "promised", p] = entries[f"promised_{100 * p:.12g}"]
         found[name, "pit", None] = entries["pit"]
     return {metric: x[order] for metric, x in found.items()}
