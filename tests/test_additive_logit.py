@@ -210,6 +210,8 @@ def test_it_is_offered_where_an_epoch_is_quick(monkeypatch):
     logit, chain_, popular = simple.AdditiveLogit(), simple.MarkovChain(), simple.Popularity()
     assert companions._offers(asked[0]) == [logit, popular]
     assert companions._offers(asked[0], "past") == [logit, chain_, popular]
+    monkeypatch.setattr(companions, "MANY", 2)
+    assert companions._offers(asked[0]) == [logit, simple.ItemNeighbours(), popular]
     monkeypatch.setattr(companions, "LOGITS", 10.0)
     assert companions._offers(asked[0]) == [popular]
 

@@ -28,6 +28,7 @@ from efattn.simple import (
     DirectlyFitted,
     GaussianConditional,
     ItemMean,
+    ItemNeighbours,
     Kriging,
     LinearModel,
     MarkovChain,
@@ -46,6 +47,7 @@ ROWS, SPARSE = 2_000_000, 4  # for factors: rows at most; beside every pair, ite
 PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
 ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
 STATES = 2000  # items of a Markov chain
+MANY = 500  # items, from which on a low rank need not hold who goes with whom
 EPOCHS = 100  # of a simple model that is trained as networks are
 
 
@@ -248,8 +250,8 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 
 def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over
-    items or places where it is quickly fitted, an additive logit of items and, where they follow each other, a Markov
-    chain; each item's own distribution, against surprises."""
+    items or places where it is quickly fitted, an additive logit of items, of many items their neighbours, and, where
+    they follow each other, a Markov chain; each item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -257,6 +259,8 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     if "item" in blueprint.terms:
         if items <= ITEMS and float(items) * len(blueprint.train.rows) <= LOGITS:
             offers.append(AdditiveLogit())
+            if items >= MANY:
+                offers.append(ItemNeighbours())
         if items <= STATES and context == "past":
             offers.append(MarkovChain())
         offers.append(Popularity())

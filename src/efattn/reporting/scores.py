@@ -28,8 +28,8 @@ def tables(look: Look) -> list[Any]:
             [who, score(_mean(look, one)), "" if one is mine else score(*_difference(look, one, mine))]
             for who, one in zip(names, scored, strict=True)
         ]
-        means = [_mean(look, one) for one in scored]
-        best = max(range(len(means)), key=lambda k: -np.inf if means[k] is None else means[k])
+        means = [-np.inf if (mean := _mean(look, one)) is None else mean for one in scored]
+        best = int(np.argmax(means))
         words = f"{name}: mean log score of {int(mine.scored.sum()):,} rows, in nats; the higher, the better. "
         words += "Differences to the model are paired, with standard errors over groups."
         heads = ("", "this table", f"difference to {look.fitted.estimator}")
