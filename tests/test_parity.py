@@ -232,3 +232,15 @@ def test_a_score_that_is_not_a_number_is_an_error_not_a_row_less():
     for verb in (broken.score, broken.predict, broken.log_likelihood):
         with pytest.raises(Exception, match="no finite number"):
             verb(table)
+
+
+def test_python_and_the_shell_explain_the_same(tmp_path):
+    model, table, _ = small("others")
+    table.write_parquet(tmp_path / "t.parquet")
+    model.save(tmp_path / "m.efattn")
+    for words, how in ((("--row", 3), {"row": 3}), (("--row", 0, "--item", "m1"), {"row": 0, "item": "m1"})):
+        forked("explain", "m.efattn", "t.parquet", *words, "-o", "e.parquet", "--force", cwd=tmp_path).good()
+        assert pl.read_parquet(tmp_path / "e.parquet").equals(model.explain(table, **how))
+    told = forked("explain", "m.efattn", "t.parquet", "--row", 3, cwd=tmp_path).good().out
+    assert "real_natural" in told
+    assert forked("explain", "m.efattn", "t.parquet", cwd=tmp_path).code == 2

@@ -1,4 +1,4 @@
-"""What a fitted model is asked: score, predict, recommend, similar, attention, summary."""
+"""What a fitted model is asked: score, predict, recommend, similar, attention, explain, summary."""
 
 import datetime
 from pathlib import Path
@@ -36,6 +36,11 @@ def add_to(app: typer.Typer) -> None:
             "efattn attention m.efattn ratings.csv --group u3",
             "efattn attention m.efattn one.csv -o weights.csv",
         ),
+        (
+            explain,
+            "efattn explain m.efattn ratings.csv --row 17",
+            "efattn explain m.efattn history.csv --item Alien",
+        ),
         (summary, "efattn summary m.efattn"),
     ):
         app.command(epilog="\n\n".join(["Examples:" if len(examples) > 1 else "Example:", *examples]))(verb)
@@ -51,7 +56,10 @@ def score(
     *,
     layout: dict[str, Any],
 ) -> None:
-    """The log-likelihood of a table, in nats per scored row."""
+    """The log score of a table, in nats per scored row.
+
+    Each row is scored from its context. From the past that is the log-likelihood of the table; from the others of its
+    group it is a leave-one-out log score, which compares models and is no likelihood."""
     arguments.check_piece_size(piece_size)
     fitted = tables.both(model, table, layout)
 
@@ -62,7 +70,8 @@ def score(
     if json:
         out.print_json(scores)
         return
-    tell(f"Mean log-likelihood {scores['mean_log_likelihood']:.6f} nats per scored row")
+    what = "Mean log-likelihood" if scores["kind"] == "log-likelihood" else "Mean leave-one-out log score"
+    tell(f"{what} {scores['mean_log_likelihood']:.6f} nats per scored row")
     for name, mean in scores["terms"].items():
         tell(f"  {name}: " + ("nothing to score" if mean is None else f"{mean:.6f} per target"))
     unknown = f", {scores['unknown']:,} with an unknown item" if scores["unknown"] else ""
@@ -233,6 +242,45 @@ def attention(
         out.deliver([pl.DataFrame(long)], output, json)
     else:
         _matrix(weights)
+
+
+@arguments.laid_out
+def explain(
+    model: arguments.Model,
+    table: arguments.Source,
+    row: Annotated[
+        int | None, typer.Option(help="Which row is explained: its number, from 0.", show_default=False)
+    ] = None,
+    item: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="An item that recommend gives, for the group of that row, or the one there is; repeat for several "
+            "columns.",
+            show_default=False,
+        ),
+    ] = None,
+    term: Annotated[str | None, typer.Option(help="value, or item; value unless said.", show_default=False)] = None,
+    member: arguments.Member = None,
+    output: arguments.Output = None,
+    force: arguments.Force = False,
+    json: arguments.Json = False,
+    *,
+    layout: dict[str, Any],
+) -> None:
+    """Which rows of its context carried the prediction of one row.
+
+    A line for each, the largest change first: how much it was attended to, and what it changed, found by predicting
+    again without it: the natural parameter (in the models' units) and the mean; of items the log odds and the
+    probability."""
+    out.check_output(output, force, out.FORMATS)
+    fitted = tables.both(model, table, layout)
+
+    from efattn import inference
+
+    key = None if item is None else _key(fitted, item)
+    rows = inference.explain(fitted, tables.read(table, layout), row, item=key, term=term, member=member, tell=note)
+    out.deliver([rows], output, json, table=True)
 
 
 def summary(model: arguments.Model, json: arguments.Json = False) -> None:

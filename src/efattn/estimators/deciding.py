@@ -4,8 +4,8 @@
 
 Rivals are densities, or probabilities, of the same values in the table's units, so that their scores compare. A family
 with a parameter more has to be clearly better; one that contains another need not be (Poisson laws are negative
-binomial ones). A density with a zero that has a probability of its own is neither. Where one is among the rivals, a
-zero is scored under all of them as what it says, less than half the smallest amount: log P(Y <= half of it | f).
+binomial ones). A density with a zero that has a probability of its own is neither: where one is among the rivals, a
+zero is scored under all of them as what it says, less than half the smallest amount, log P(Y <= half of it | f).
 """
 
 import time

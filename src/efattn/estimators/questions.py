@@ -22,16 +22,19 @@ class Questions(ABC):
         """An error where there is none yet."""
 
     def score(self, table: Any, y: None = None, *, member: int | None = None) -> float:
-        """Total log-likelihood of the scored rows over their number, both weighted where rows have weights: nats per
-        row, in the table's units."""
+        """Total log score of the scored rows over their number, both weighted where rows have weights: nats per row, in
+        the table's units. From the past it is the log-likelihood; from the others of a group it is a leave-one-out log
+        score, which compares models on the same rows and is no likelihood."""
         return float(self.scores(table, member=member)["mean_log_likelihood"])
 
     def scores(self, table: Any, *, member: int | None = None) -> dict[str, Any]:
-        """mean_log_likelihood, and per term; observations, how many rows are scored, and how many items are unknown."""
+        """mean_log_likelihood, and per term; observations, how many rows are scored, and how many items are unknown;
+        kind: "log-likelihood", or "leave-one-out log score" where rows are scored from the others of their group."""
         return inference.score(self._fitted(), [Table.read(table)], member=member)
 
     def log_likelihood(self, table: Any, *, member: int | None = None) -> Any:
-        """The table with one column <term>_log_likelihood per term; null where a row is not scored."""
+        """The table with one column <term>_log_likelihood per term: the pointwise log scores, each row given its
+        context; null where a row is not scored."""
         (answer,) = inference.log_likelihood(self._fitted(), [Table.read(table)], member=member)
         return answer
 
@@ -185,6 +188,26 @@ class Questions(ABC):
     def attention(self, table: Any, term: str | None = None, *, member: int = 0) -> AttentionWeights:
         """What each row of one group looks at: weights (layer, head, target, context) with labels."""
         return inference.attention(self._fitted(), Table.read(table), term, member=member)
+
+    def explain(
+        self,
+        table: Any,
+        row: int | None = None,
+        *,
+        item: Any = None,
+        term: str | None = None,
+        member: int | None = None,
+    ) -> Any:
+        """Which rows of its context carried the prediction of one row: a frame with one line for each of them, the
+        largest change first. row, its item and lag; attention, the mean over members, layers and heads; and what the
+        row changed, exactly, by predicting again without it: <value>_natural, the natural parameter in the models' own
+        units, and <value>_mean, with <value>_mean_without beside it. Of items: the log odds (<item>_natural) and the
+        _probability.
+
+        row: the number of the row that is explained, from 0. term="item" explains its item and not its value. item:
+        one that recommend gives: what carried it for the group of that row, or for the one group of the table."""
+        how: dict[str, Any] = {"item": item, "term": term, "member": member}
+        return inference.explain(self._fitted(), Table.read(table), row, **how)
 
     def summary(self) -> str:
         """Terms, families, sizes and fit, in words."""

@@ -3,7 +3,8 @@
 score, log_likelihood, predict, predict_distribution, impute, recommend, evaluate
                                                 over an iterator of tables, one or pieces of whole groups
 sample, forecast, where_next                   new groups, or given ones completed; groups to come; what to measure
-similar, embeddings, attention, summary        of the model itself
+attention, explain                             of one group; of one row
+similar, embeddings, summary                   of the model itself
 """
 
 from efattn.inference.attention import AttentionWeights, attention
@@ -13,6 +14,7 @@ from efattn.inference.distribution import Distribution
 from efattn.inference.embeddings import embeddings
 from efattn.inference.evaluate import evaluate
 from efattn.inference.evaluation import Evaluation
+from efattn.inference.explain import explain
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.forecast import forecast
 from efattn.inference.impute import impute
@@ -44,6 +46,7 @@ __all__ = [
     "calibrate",
     "embeddings",
     "evaluate",
+    "explain",
     "forecast",
     "impute",
     "log_likelihood",

@@ -2,8 +2,10 @@
 
     log p(y) = log p'(y') + log |dy'/dy|,      y' = (y - centre) / scale
 
-Each row is scored from its context, never from itself, by the mixture of all members and companions. A row counts as
-much as its weight says, as in training.
+Each row is scored from its context, never from itself, by the mixture of all members and companions. From the past
+these conditionals multiply to the probability of a group, so that their sum is its log-likelihood. From the others they
+do not: their sum is a leave-one-out log score (a pseudo-likelihood), with which models compare on the same rows, and no
+likelihood. A row counts as much as its weight says, as in training.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,7 +35,8 @@ def score(
     fitted: Fitted, tables: Iterable[Table], *, member: int | None = None, tell: Tell = announce
 ) -> dict[str, Any]:
     """mean_log_likelihood: the weighted total over the scored rows by their weight, and per term; observations, how
-    many rows are scored, and how many items are unknown."""
+    many rows are scored, and how many items are unknown; kind: "log-likelihood", or "leave-one-out log score" where
+    rows are scored from the others of their group."""
     observations, scored, unknown, weighed = 0, 0, 0, 0.0
     sums, weights = dict.fromkeys(fitted.names, 0.0), dict.fromkeys(fitted.names, 0.0)
     for asked, terms in _each(fitted, tables, member, tell):
@@ -48,7 +51,8 @@ def score(
         raise DataError("No row of this table can be scored: every target is missing, unknown or of weight 0.")
     means = {name: sums[name] / weights[name] if weights[name] else None for name in sums}
     counts = {"observations": observations, "scored": scored, "unknown": unknown}
-    return {"mean_log_likelihood": sum(sums.values()) / float(weighed), "terms": means, **counts}
+    kind = "log-likelihood" if fitted.context == "past" else "leave-one-out log score"
+    return {"mean_log_likelihood": sum(sums.values()) / float(weighed), "terms": means, **counts, "kind": kind}
 
 
 def log_likelihood(

@@ -33,6 +33,8 @@ def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
         lines.append(f"Intervals and quantiles of {name} are calibrated by {by} that it was not fitted to.")
     if schema.lags:
         lines.append(f"Sees {schema.lags} earlier time step{'s' if schema.lags > 1 else ''}.")
+    if fitted.context == "others":
+        lines.append("Scores are leave-one-out log scores, each row given the others of its group, and no likelihoods.")
     return "\n".join([*lines, *(f"Note: {show(note)}" for note in fitted.notes)])
 
 
