@@ -327,6 +327,15 @@ def test_models_are_called_by_their_files_names():
     assert list(names_of(paths)) == ["m", "m-2", "x-y", "model"]
 
 
+def test_a_mistake_of_ours_is_told_in_json_and_logged(caplog):
+    broken = application({"others": model("others")[0].fitted_})
+    broken.app.app.get("/broken")(lambda: 1 / 0)
+    answer = ask(broken, ("GET", "/broken", None))
+    assert answer.status_code == 500
+    assert answer.headers["x-request-id"] in answer.json()["error"]["text"]
+    assert "ZeroDivisionError" in caplog.text
+
+
 def test_hostile_requests_leave_the_server_as_it_was(app):
     import hostile_requests
     from hypothesis import HealthCheck, given, settings
@@ -350,3 +359,33 @@ def test_hostile_requests_leave_the_server_as_it_was(app):
     assert send(*good).json() == before
     loop.run_until_complete(client.aclose())
     loop.close()
+
+
+def test_the_requests_of_the_documentation_work():
+    import re
+    import shlex
+    from pathlib import Path
+
+    from efattn import datasets
+
+    frame = datasets.noaa_october().filter(pl.col("station").is_in([3804, 3811, 3813, 3816]))
+    roles = {"group": "date", "item": "station", "attributes": ["latitude", "longitude"], "value": "tmean"}
+    served = application({"weather": efa(terms="value").fit(frame.head(80), **roles).fitted_})
+    page = (Path(__file__).parent.parent / "docs" / "serving.md").read_text()
+    asked = [block for block in re.findall(r"```bash\n(.*?)```", page, re.S) if block.startswith("curl")]
+    assert len(asked) == 3
+    for block in asked:
+        words = shlex.split(block)
+        answer = ask(served, ("POST", words[1].split(":8765")[1], json.loads(words[-1])))
+        assert answer.status_code == 200, answer.text
+
+
+def test_the_demo_can_be_explored(monkeypatch, tmp_path):
+    from efattn.cli import serving, studies
+    from efattn.experiments import demo
+
+    told = {}
+    monkeypatch.setattr(demo, "run", lambda name, folder, **how: told.update(demo=name) or {})
+    monkeypatch.setattr(serving, "show", lambda model, table, sock: told.update(model=model.name, table=table.name))
+    studies.demo(output=tmp_path, serve=True, port=0)
+    assert told == {"demo": "weather", "model": "weather.efattn", "table": "test.csv"}

@@ -24,7 +24,7 @@ from efattn.explorer import card
 from efattn.explorer.desk import Desk
 from efattn.explorer.examples import Examples
 from efattn.explorer.limits import Gate, Limits, Refused
-from efattn.explorer.logs import Log
+from efattn.explorer.logs import Log, mistake
 from efattn.explorer.metrics import Metrics
 from efattn.explorer.served import Served, text
 from efattn.inference import Fitted
@@ -185,6 +185,10 @@ def _add_errors(app: FastAPI) -> None:
         answer.headers.update(error.headers or {})
         return answer
 
+    def ours(request: Request, error: Any) -> Response:
+        return _json(json.dumps(mistake(request.scope).to_json()), 500)
+
+    app.add_exception_handler(Exception, ours)  # logged by whoever is around it
     app.add_exception_handler(Refused, refused)
     app.add_exception_handler(EfattnError, data)
     app.add_exception_handler(RequestValidationError, body)

@@ -40,13 +40,13 @@ class Log:
                 message["headers"] = [*message.get("headers", []), (b"x-request-id", number.encode())]
             await send(message)
 
-        trouble = None
+        scope["efattn_id"], trouble = number, None
         try:
             await self.app(scope, receive, sent)
         except Exception as error:  # the server lives on
             trouble = "".join(traceback.format_exception(error))
             if not status:
-                await _sorry(sent, number)
+                await _sorry(sent, mistake(scope))
         self._note(scope, status, time.perf_counter() - began, number, trouble)
 
     def _note(self, scope: Scope, status: int, seconds: float, number: str, trouble: str | None) -> None:
@@ -68,9 +68,14 @@ class Log:
             log.info(json.dumps(line))
 
 
-async def _sorry(send: Send, number: str) -> None:
-    said = f"This is a mistake in efattn; the server's log has it under {number}."
-    body = json.dumps(Refused(500, "mistake", said).to_json()).encode()
+def mistake(scope: Scope) -> Refused:
+    """What is told of one of ours."""
+    said = f"This is a mistake in efattn; the server's log has it under {scope['efattn_id']}."
+    return Refused(500, "mistake", said)
+
+
+async def _sorry(send: Send, refusal: Refused) -> None:
+    body = json.dumps(refusal.to_json()).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": 500, "headers": headers})
     await send({"type": "http.response.body", "body": body})
