@@ -21,7 +21,7 @@ from sklearn.exceptions import NotFittedError
 from efattn.data import Roles, Schema, Table
 from efattn.data.fingerprints import seen_by
 from efattn.errors import DataError, Note, named, option
-from efattn.estimators import companions, deciding, growing, members, new_items, saving, shares, telling
+from efattn.estimators import companions, deciding, growing, members, missing_values, new_items, saving, shares, telling
 from efattn.estimators import families as choosing
 from efattn.estimators import wide as wide_tables
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
@@ -228,13 +228,15 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             return
         offers = fit_offers()
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        chosen, notes, scores = shares.chosen(parts, networks, offers, trained.history)
+        usual, notes, scores = shares.chosen(parts, networks, offers, trained.history)
+        holes = missing_values.chosen(parts, networks, offers, usual, trained.history)
         new, more = new_items.chosen(parts, networks, offers, self.context, options, self.seed, stages)
+        chosen = companions.Shares(usual, new, holes)
         notes = [*members.unfinished(trained, options), *notes, *more]
-        self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen, new))
+        self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
         self.fitted_ = replace(self.fitted_, held_out=scores)
         self.first_fits_ = tuple(
-            replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen, new))
+            replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen))
             for part, mine, some in zip(parts, networks, offers, strict=True)
         )
         telling.conclude(self.fitted_, notes, stages)
@@ -244,7 +246,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
                 networks_ = self._networks_again(blueprint, trained, options, stages, kept, resume)
             if networks_:
                 every = (blueprint.whole(), self.context, options, self.seed, stages)
-                self._take_again(networks_, companions.fitted_to_all(offers, chosen, new, *every), len(blueprint.folds))
+                self._take_again(networks_, companions.fitted_to_all(offers, chosen, *every), len(blueprint.folds))
                 stages.say(str(self.fitted_.notes[-1]))
 
     def _take_again(self, networks: Sequence[Model], beside: dict[str, tuple[Companion, ...]], folds: int) -> None:

@@ -170,15 +170,30 @@ def _calm(options: Training) -> Training:
     return replace(options, jobs=1, draws=None, epochs=epochs, patience=patience)
 
 
-def beside(
-    offers: Mapping[str, Sequence[Offer]], shares: Mapping[str, Sequence[float]], new: Mapping[str, Sequence[float]]
-) -> dict[str, Any]:
-    """By term, those that have a share. new: shares where an item was never seen, if they are others."""
+class Shares(NamedTuple):
+    """Of companions, by term. new: where an item was never seen, if they are others; holes: of each companion, pairs of
+    the part of the context that is missing and its share there."""
+
+    usual: Mapping[str, Sequence[float]]
+    new: Mapping[str, Sequence[float]] = {}
+    holes: Mapping[str, Sequence[tuple[tuple[float, float], ...]]] = {}
+
+    def of(self, name: str, k: int) -> tuple[float, float | None, tuple[tuple[float, float], ...]]:
+        """Of one companion of a term."""
+        new = self.new[name][k] if name in self.new else None
+        return self.usual[name][k], new, self.holes[name][k] if name in self.holes else ()
+
+    def ever(self, name: str, k: int) -> bool:
+        """Whether it has any."""
+        share, new, holes = self.of(name, k)
+        return bool(share or new or any(part for _, part in holes))
+
+
+def beside(offers: Mapping[str, Sequence[Offer]], shares: Shares) -> dict[str, Any]:
+    """By term, those that have a share."""
     several = {
         name: tuple(
-            Companion(one.recipe, one.model, share, of_new)
-            for one, share, of_new in zip(mine, shares[name], new.get(name, [None] * len(mine)), strict=True)
-            if share or of_new
+            Companion(one.recipe, one.model, *shares.of(name, k)) for k, one in enumerate(mine) if shares.ever(name, k)
         )
         for name, mine in offers.items()
     }
@@ -187,8 +202,7 @@ def beside(
 
 def fitted_to_all(
     parts: Sequence[Mapping[str, Sequence[Offer]]],
-    shares: Mapping[str, Sequence[float]],
-    new: Mapping[str, Sequence[float]],
+    shares: Shares,
     whole: Blueprint,
     context: Context,
     options: Training,
@@ -200,10 +214,10 @@ def fitted_to_all(
     fitted = dict[str, list[Offer]]()
     for name, offers in parts[0].items():
         for k, one in enumerate(offers):
-            if shares[name][k] or (name in new and new[name][k]):
+            if shares.ever(name, k):
                 one = again([mine[name][k] for mine in parts], whole, context, options, seed, stages)
             fitted.setdefault(name, []).append(one)
-    return beside(fitted, shares, new)
+    return beside(fitted, shares)
 
 
 def again(

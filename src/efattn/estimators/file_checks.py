@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any, get_args
 
 import numpy as np
@@ -14,7 +15,7 @@ from efattn.data.wide import GROUP, ITEM, VALUE
 from efattn.errors import DataError, Note
 from efattn.estimators.base import GroupEstimator
 from efattn.families import Product
-from efattn.inference import Calibration
+from efattn.inference import Calibration, Companion
 
 TIMES = ("instant", "number")
 KINDS = ("text", "integer", "unsigned", "boolean", "date", "datetime", "null")  # of names
@@ -184,6 +185,26 @@ def share(given: Any) -> float:
     if not _number(given) or not 0 <= given <= 1:
         raise DataError("the share of its companion is none")
     return float(given)
+
+
+def hole_shares(given: Any) -> tuple[tuple[float, float], ...]:
+    """Pairs of the part that is missing, which grows, and a share; older files have none."""
+    pairs = tuple(tuple(share(x) for x in pair) for pair in given)
+    if any(len(pair) != 2 or not pair[0] for pair in pairs):
+        raise DataError("the share of its companion is none")
+    if any(not left[0] < right[0] for left, right in pairwise(pairs)):
+        raise DataError("the shares of its companion are in no order")
+    return pairs  # type: ignore[return-value]
+
+
+def check_shares(several: Sequence[Companion]) -> None:
+    """Of one term."""
+    wholes = [sum(one.share for one in several), sum(one.new or 0.0 for one in several)]
+    if len({tuple(part for part, _ in one.holes) for one in several}) > 1:
+        raise DataError("the shares of its companions are of other parts missing")
+    wholes += [sum(share for _, share in each) for each in zip(*(one.holes for one in several), strict=True)]
+    if max(wholes) > 1 + 1e-9:
+        raise DataError("the shares of its companions are more than the whole")
 
 
 def _is_record(record: Any, terms: Sequence[str], members: int) -> bool:

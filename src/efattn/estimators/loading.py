@@ -152,9 +152,9 @@ def _companions(
             simple_model = _companion(blueprint, model[name], told, _within(tensors, companion_prefix(number, k)))
             new = told.get("new_share")  # older files have none
             new = None if new is None else file_checks.share(new)
-            made.append(Companion(*simple_model, file_checks.share(told["share"]), new))
-        if max(sum(one.share for one in made), sum(one.new or 0.0 for one in made)) > 1 + 1e-9:
-            raise DataError("the shares of its companions are more than the whole")
+            holes = file_checks.hole_shares(told.get("hole_shares", ()))
+            made.append(Companion(*simple_model, file_checks.share(told["share"]), new, holes))
+        file_checks.check_shares(made)
         companions[name] = tuple(made)
     return companions
 

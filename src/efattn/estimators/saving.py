@@ -83,7 +83,7 @@ def _about(companion: Companion) -> dict[str, Any]:
     model = _inner(companion)
     old = isinstance(model, InOtherUnits)
     items = model.items if old else model.family.size if model.of_items else model.items if model.has_items else 0
-    shares = {"share": companion.share, "new_share": companion.new}
+    shares = {"share": companion.share, "new_share": companion.new, "hole_shares": companion.holes}
     return {"recipe": companion.recipe.to_json(), **shares, "items": items, "other_units": old}
 
 

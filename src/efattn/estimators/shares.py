@@ -87,12 +87,17 @@ def _group(held: Groups, row: Tensor) -> Tensor:
 
 
 @torch.no_grad()
-def best_shares(values: Tensor, weight: Tensor, groups: int, simplest: int | None = None) -> Tensor:
+def best_shares(
+    values: Tensor, weight: Tensor, groups: int, simplest: int | None = None, usual: Tensor | None = None
+) -> Tensor:
     """(part,): maximises sum_i w_i log sum_k s_k exp(values_ik) + sum_k a_k log s_k by expectation-maximisation, where
     a is 1 for no group and falls as groups grow: a few of them decide little, many decide. It is concave, so that this
-    finds the best; a part that explains hardly any target gets nothing, unless it is the simplest one."""
+    finds the best; a part that explains hardly any target gets nothing, unless it is the simplest one. usual: shares
+    that these are drawn to, as by the targets of FEW groups more."""
     finite, parts, count = values.clamp_min(-1e30), values.shape[1], float(weight.sum())
     extra = torch.full((parts,), FEW / (FEW + groups), dtype=torch.float64)
+    if usual is not None:
+        extra = FEW / (FEW + groups) * count * usual.clamp_min(WORTH)
     if simplest is not None:
         extra[simplest] = max(float(extra[simplest]), min(count / max(len(values), 1), MOST * count))
     share = torch.full((parts,), 1 / parts, dtype=torch.float64)

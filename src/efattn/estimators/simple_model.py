@@ -48,5 +48,6 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):
             return self._take(blueprint, [Model({name: simple})])
         how: dict[str, Any] = {"options": options, "seed": self.seed, "stages": stages}
         first = companions.fitted_offers([self.model], [blueprint], self.context, offers=False, **how)
-        again = companions.fitted_to_all(first, {name: [1.0]}, {}, blueprint.whole(), self.context, **how)
+        alone = companions.Shares({name: [1.0]})
+        again = companions.fitted_to_all(first, alone, blueprint.whole(), self.context, **how)
         return self._take(blueprint, [Model({name: again[name][0].model})])

@@ -149,7 +149,7 @@ class Walk:
 
     def _parts(self, kind: str) -> tuple[Part, ...]:
         parts = self.fitted.parts_of(kind, "sample", self.how.member)
-        return tuple(part for part in parts if part.share or part.new)
+        return tuple(part for part in parts if part.ever)
 
     def _rounds(self, groups: Groups, blank: np.ndarray, parts: tuple[Part, ...]) -> Iterator[np.ndarray]:
         """Pieces of like length, round by round, that have anything to draw."""

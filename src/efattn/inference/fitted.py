@@ -28,23 +28,31 @@ TOKENS = 16_384
 
 class Companion(NamedTuple):
     """A simple model that predicts together with the networks, and its share of the mixture; new: its share where a
-    row's item was never seen, None for the same."""
+    row's item was never seen, None for the same; holes: parts of the values that a row may see which are missing, from
+    few to many and the same for all companions of a term, each with its share there; empty for the same."""
 
     recipe: Recipe
     model: Conditionals
     share: float
     new: float | None = None
+    holes: tuple[tuple[float, float], ...] = ()
 
 
 class Part(NamedTuple):
     """One component of a mixture, where it runs, and its share; new: its share in rows of items from `items` on, which
-    were never seen, None for the same."""
+    were never seen, None for the same; holes: as a companion's."""
 
     model: Conditionals
     share: float
     device: torch.device | str = "cpu"
     new: float | None = None
     items: int = 0
+    holes: tuple[tuple[float, float], ...] = ()
+
+    @property
+    def ever(self) -> bool:
+        """Whether it has a share anywhere."""
+        return bool(self.share or self.new or any(share for _, share in self.holes))
 
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
         """f (batch, target, size)"""
@@ -143,8 +151,12 @@ class Fitted:
         if any(one.new is not None for one in companions):
             new = max(1 - sum(one.share if one.new is None else one.new for one in companions), 0.0) / members
         items = len(self.schema.vocabulary or ())
-        networks = [Part(model[name], left, self.device, new, items) for model in self.members]
-        return (*networks, *(Part(one.model, one.share, "cpu", one.new, items) for one in companions))
+        holes = tuple(
+            (several[0][0], max(1 - sum(share for _, share in several), 0.0) / members)
+            for several in zip(*(one.holes for one in companions), strict=True)
+        )
+        networks = [Part(model[name], left, self.device, new, items, holes) for model in self.members]
+        return (*networks, *(Part(one.model, one.share, "cpu", one.new, items, one.holes) for one in companions))
 
     def parts_of(self, kind: str, verb: str, member: int | None = None) -> tuple[Part, ...]:
         """The same of the item or the value term."""

@@ -3,7 +3,8 @@
     p(y) = sum_k s_k p_k(y)          E[y] = sum_k s_k m_k          Var[y] = sum_k s_k (v_k + (m_k - E[y])^2)
 
 The models' f (each (..., size)) come in, numbers of the mixture go out; of one model, exactly its own. Where a row's
-item was never seen, shares may be others: a model that knows every item well may know nothing of a new one.
+item was never seen, shares may be others: a model that knows every item well may know nothing of a new one. So they
+may where values are missing that a row might have seen.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,12 +30,36 @@ Share = float | Tensor  # of one part: of all rows, or (..., 1) of each
 
 def shares(parts: Sequence[Part], batch: Batch) -> list[Share]:
     """Of each part, in the current rows of a batch."""
+    found: list[Share] = [part.share for part in parts]
+    if batch.observed is not None and any(part.holes for part in parts):
+        gone = missing(batch, parts[0].model.context)
+        found = [_between(((0.0, part.share), *part.holes), gone) if part.holes else part.share for part in parts]
     if batch.item is None or all(part.new is None for part in parts):
-        return [part.share for part in parts]
+        return found
     strange = (batch.item[:, : batch.length, None] >= parts[0].items).cpu()
-    news = [part.share if part.new is None else part.new for part in parts]
-    both = [torch.tensor([part.share, new], dtype=torch.float64) for part, new in zip(parts, news, strict=True)]
+    news = [share if part.new is None else part.new for part, share in zip(parts, found, strict=True)]
+    both = [(torch.as_tensor(x, dtype=torch.float64) for x in pair) for pair in zip(found, news, strict=True)]
     return [torch.where(strange, new, known) for known, new in both]
+
+
+def missing(batch: Batch, context: str) -> Tensor:
+    """(batch, length, 1): the part of the values that each current row may see and that are not there, 0 of none."""
+    assert batch.observed is not None
+    there, n = batch.exists.double().cpu(), batch.length
+    gone = there * (1 - batch.observed.double().mean(-1).cpu())
+    if context == "past":
+        whole, lost = (x[:, n:].sum(1, keepdim=True) + x[:, :n].cumsum(1) - x[:, :n] for x in (there, gone))
+    else:
+        whole, lost = (x.sum(1, keepdim=True) - x[:, :n] for x in (there, gone))
+    return (lost / whole.clamp_min(1)).clamp(0, 1)[..., None]
+
+
+def _between(known: Sequence[tuple[float, float]], at: Tensor) -> Tensor:
+    """Shares known at some parts missing, drawn straight between them."""
+    x, y = torch.tensor(known, dtype=torch.float64).T.contiguous()
+    right = torch.searchsorted(x, at.contiguous()).clamp(1, len(x) - 1)
+    weight = ((at - x[right - 1]) / (x[right] - x[right - 1])).clamp(0, 1)
+    return torch.lerp(y[right - 1], y[right], weight)
 
 
 def log_prob(parts: Sequence[Part], batch: Batch) -> Scores:

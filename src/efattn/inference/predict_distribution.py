@@ -48,7 +48,7 @@ def predict_distribution(
 ) -> Iterator[Distribution | Distributions]:
     """Of each table: a `Distribution`, of several value columns, or of a wide table, one for each by its name."""
     parts = fitted.parts_of("value", "give distributions of values", member)
-    parts = tuple(part for part in parts if part.share or part.new)
+    parts = tuple(part for part in parts if part.ever)
     for table, groups in encoded(fitted, tables, tell, items=False):
         laws = distributions(fitted, parts, groups, len(table), fitted.calibration if member is None else NONE)
         if fitted.wide is not None:

@@ -1,11 +1,11 @@
 """A fitted model in words, and the same as data. Scores are in the table's units."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from efattn.errors import Note, counted
 from efattn.families import Product
-from efattn.inference.fitted import Fitted
+from efattn.inference.fitted import Companion, Fitted
 
 LOOKS_AT = {"past": "what came earlier", "others": "all others of its group"}
 
@@ -60,6 +60,7 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
             told = ", ".join(f"{kind} {share:.0%}" for kind, share in new.items() if share)
             told = f"{told}; the" if told else "the"
             lines.append(f"  Of items never seen: {told} {who} {max(1 - sum(new.values()), 0):.0%}.")
+        lines += _with_holes(companions, who)
     for member in range(several):
         fit = last_fit(fitted, name, member)
         if fit:
@@ -67,6 +68,17 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
             label = f"Fold {fold + 1}: " if fold is not None else f"Member {member}: " if several > 1 else ""
             lines.append(f"  {label}{_fit_words(fit, fitted.units.get(name, 0.0))}")
     return lines
+
+
+def _with_holes(companions: Sequence[Companion], who: str) -> list[str]:
+    """Where most is missing."""
+    if not companions[0].holes:
+        return []
+    part = companions[0].holes[-1][0]
+    mine = {type(one.recipe).__name__: one.holes[-1][1] for one in companions}
+    told = ", ".join(f"{kind} {share:.0%}" for kind, share in mine.items() if share >= 0.005)
+    told = f"{told}; the" if told else "the"
+    return [f"  Where {part:.0%} of the values are missing: {told} {who} {max(1 - sum(mine.values()), 0):.0%}."]
 
 
 def last_fit(fitted: Fitted, name: str, member: int = 0) -> list[dict[str, Any]]:
@@ -96,7 +108,10 @@ def as_data(fitted: Fitted) -> dict[str, Any]:
             "family": repr(term.family),
             "parameters": sum(p.numel() for p in term.parameters()),
             "support": term.support,
-            "companions": [{**one.recipe.to_json(), "share": one.share, "new_share": one.new} for one in companions],
+            "companions": [
+                {**one.recipe.to_json(), "share": one.share, "new_share": one.new, "hole_shares": one.holes}
+                for one in companions
+            ],
             "units": fitted.units.get(name, 0.0),
             "held_out": dict(fitted.held_out.get(name, {})),
             "history": [record for record in fitted.history if record["term"] == name],
