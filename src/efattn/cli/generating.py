@@ -54,7 +54,7 @@ def sample(
         ),
     ] = None,
     seed: Seed = 0,
-    burn_in: BurnIn = 20,
+    burn_in: BurnIn = 10,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,

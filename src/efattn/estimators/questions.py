@@ -110,7 +110,7 @@ class Questions(ABC):
         given: Any = None,
         seed: int = 0,
         *,
-        burn_in: int = 20,
+        burn_in: int = 10,
         member: int | None = None,
     ) -> Any:
         """New groups, 5 unless said, items and values drawn jointly; or the groups of a table completed, `groups` times

@@ -2,8 +2,8 @@
 
     k ~ s_k p_k(own columns that are there)          then the blank columns ~ p_k(blank | own)
 
-Of a row of which nothing is there, k ~ s_k. Columns are independent but for those of one multivariate Gaussian, of
-which the blank ones follow the rest.
+Of a row of which nothing is there, k ~ s_k, so that only the part which is drawn has to be asked. Columns are
+independent but for those of one multivariate Gaussian, of which the blank ones follow the rest.
 """
 
 from collections.abc import Sequence
@@ -21,18 +21,32 @@ from efattn.inference.fitted import Part
 def draw_item(parts: Sequence[Part], batch: Batch, column: int, name: str, generator: torch.Generator) -> Tensor:
     """(batch, 2): of the row in one column of each group, the item and its log-probability. name: of the items'
     column, for an error."""
-    slots = torch.full((len(batch.exists), 1), column)
-    found = []
-    for p in mixture.items_at(parts, batch, slots, torch.ones_like(slots, dtype=torch.bool), name):
-        if not (p.sum(-1) > 0).all():
-            raise DataError(
-                "A group has every item already, and items never repeat: nothing is left to draw. Ask for a smaller "
-                f"{option('length')}.",
-                option="length",
-            )
-        item = torch.multinomial(p, 1, generator=generator)
-        found.append(torch.cat((item.double(), p.gather(1, item).log() - p.sum(-1, keepdim=True).log()), 1))
-    return torch.cat(found)
+    shares = torch.tensor([part.share for part in parts], dtype=torch.float64).expand(len(batch.exists), -1)
+    found = shares.new_zeros(len(shares), 2)
+    for number, rows in _by_part(shares, generator):
+        slots = torch.full((len(rows), 1), column)
+        one, there = [parts[number]._replace(share=1.0)], torch.ones_like(slots, dtype=torch.bool)
+        first = 0
+        for p in mixture.items_at(one, batch.select(rows), slots, there, name):
+            if not (p.sum(-1) > 0).all():
+                raise DataError(
+                    "A group has every item already, and items never repeat: nothing is left to draw. Ask for a "
+                    f"smaller {option('length')}.",
+                    option="length",
+                )
+            item = torch.multinomial(p, 1, generator=generator)
+            log = p.gather(1, item).log() - p.sum(-1, keepdim=True).log()
+            found[rows[first : first + len(p)]] = torch.cat((item.double(), log), 1)
+            first += len(p)
+    return found
+
+
+def _by_part(shares: Tensor, generator: torch.Generator) -> list[tuple[int, Tensor]]:
+    """Each row to one part, by its shares (row, part); parts that get any, and their rows."""
+    ends = shares.cumsum(1)
+    uniform = torch.rand(len(shares), 1, generator=generator, dtype=torch.float64)
+    which = (uniform * ends[:, -1:] >= ends[:, :-1]).sum(1)
+    return [(int(k), (which == k).nonzero()[:, 0]) for k in which.unique()]
 
 
 def draw_values(
@@ -40,17 +54,19 @@ def draw_values(
 ) -> Tensor:
     """(batch, columns), double: of the row in one column of each group. own: its values that are there, in the units
     of the batch, NaN where blank; item: (batch,), for kinds that hang on it."""
-    slots = torch.full((len(batch.exists), 1), column)
-    outputs = torch.stack([part.outputs(batch, slots).double()[:, 0] for part in parts])  # (part, batch, size)
     family = parts[0].model.family
     assert isinstance(family, Product)
-    logs = torch.stack([_share(share, column, own) for share in mixture.shares(parts, batch)], 1).log()
+    slots = torch.full((len(batch.exists), 1), column)
+    shares = torch.stack([_share(share, column, own) for share in mixture.shares(parts, batch)], 1)
+    f = own.new_zeros(len(own), family.size)
     if len(parts) > 1 and not own.isnan().all():
-        logs = logs + torch.stack([own_log_prob(family, f, own, item) for f in outputs], 1)
-    ends = (logs - logs.amax(1, keepdim=True)).exp().cumsum(1)
-    uniform = torch.rand(len(own), 1, generator=generator, dtype=torch.float64)
-    which = (uniform * ends[:, -1:] >= ends[:, :-1]).sum(1)
-    f = outputs[which, torch.arange(len(own))]
+        outputs = [part.outputs(batch, slots).double()[:, 0] for part in parts]
+        logs = shares.log() + torch.stack([own_log_prob(family, one, own, item) for one in outputs], 1)
+        for number, rows in _by_part((logs - logs.amax(1, keepdim=True)).exp(), generator):
+            f[rows] = outputs[number][rows]
+    else:
+        for number, rows in _by_part(shares, generator):
+            f[rows] = parts[number].outputs(batch.select(rows), slots[rows]).double()[:, 0]
     drawn = family.sample(f, generator)
     for part, at, columns in family.slices():
         if isinstance(part, MultivariateGaussian):

@@ -16,7 +16,7 @@ import torch
 from efattn.data import Groups
 from efattn.errors import DataError, Note
 from efattn.inference import drawing
-from efattn.inference.convergence import convergence
+from efattn.inference.convergence import RAN_AWAY, convergence
 from efattn.inference.fitted import Fitted, Part, batch_tokens
 from efattn.inference.predict import in_units
 
@@ -27,7 +27,7 @@ class How:
     """Of drawing: seed, from which all follows; burn_in, sweeps where cells are drawn by turns; member, one alone."""
 
     seed: int = 0
-    burn_in: int = 20
+    burn_in: int = 10
     member: int | None = None
 
 
@@ -51,7 +51,7 @@ class Completed:
     note: Note | None
 
 
-Trace = tuple[str, np.ndarray, np.ndarray]  # what was drawn, (chain, sweep, statistic), (chain,) of which kind
+Trace = tuple[str, np.ndarray, np.ndarray]  # what was drawn, (chain, 1 + sweep, statistic), (chain,) of which kind
 
 
 def blank_cells(fitted: Fitted, groups: Groups, no_item: np.ndarray) -> Blank:
@@ -85,7 +85,7 @@ def _refuse_later(fitted: Fitted, groups: Groups, item: np.ndarray, value: np.nd
 
 def completed(fitted: Fitted, groups: Groups, blank: Blank, how: How, kind: np.ndarray | None = None) -> Completed:
     """groups: in the table's units; kind: (group,), the same for groups that are drawn from the same law."""
-    every, traces = groups.every, list[Trace]()
+    every, traces, away = groups.every, list[Trace](), False
     generator = torch.Generator().manual_seed(how.seed)
     own = np.arange(len(groups))
     walk = Walk(fitted, how, generator, own if kind is None else kind)
@@ -103,11 +103,12 @@ def completed(fitted: Fitted, groups: Groups, blank: Blank, how: How, kind: np.n
         assert inside.every.value is not None
         drawn = inside.every.value.copy()
         inside = replace(inside, every=replace(inside.every, value=drawn))
-        traces += walk.values(inside, blank.value, drawn, place)
+        more, away = walk.values(inside, blank.value, drawn, place)
+        traces += more
         here = blank.value[every.row]
         value[here] = in_units(fitted, drawn, item, spread=False)[here]
     items, values = (None if x is None else x[place] for x in (item, value))
-    return Completed(items, values, convergence(traces, how.burn_in))
+    return Completed(items, values, RAN_AWAY if away else convergence(traces, how.burn_in))
 
 
 @final
@@ -132,9 +133,11 @@ class Walk:
             self._keep(traces, groups, chosen, drawn)
         return _joined("items", traces)
 
-    def values(self, groups: Groups, blank: np.ndarray, value: np.ndarray, place: np.ndarray) -> list[Trace]:
-        """Draw into `value`, from which the groups read, in the models' units."""
-        parts, traces = self._parts("value"), list[tuple[np.ndarray, np.ndarray]]()
+    def values(
+        self, groups: Groups, blank: np.ndarray, value: np.ndarray, place: np.ndarray
+    ) -> tuple[list[Trace], bool]:
+        """Draw into `value`, from which the groups read, in the models' units; whether sweeps ran away."""
+        parts, traces, away = self._parts("value"), list[tuple[np.ndarray, np.ndarray]](), False
         for chosen in self._rounds(groups, np.any(blank, axis=1), parts):
             batch = groups.batch(chosen, parts[0].model.context, self.fitted.dtype)
             assert batch.rows is not None
@@ -145,7 +148,8 @@ class Walk:
             here = place[rows[some.numpy()]]
             value[here] = np.where(cells[some].numpy(), drawn.cells[some].numpy(), value[here])
             self._keep(traces, groups, chosen, drawn)
-        return _joined("values", traces)
+            away |= drawn.ran_away
+        return _joined("values", traces), away
 
     def _parts(self, kind: str) -> tuple[Part, ...]:
         parts = self.fitted.parts_of(kind, "sample", self.how.member)

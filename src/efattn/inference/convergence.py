@@ -1,9 +1,13 @@
-"""Whether chains have forgotten where they began: split R-hat of what was drawn, over sweeps.
+"""Whether sweeps were enough: how fast chains move, and whether all of them drift away from where they began.
 
-    R^2 = (n - 1) / n + B / W          each chain's last sweeps in two halves of n; W: the variance within halves,
-                                       B: that of their means around the mean of all chains that draw the same
+    split R-hat    R^2 = (n - 1) / n + B / W; each chain's last sweeps in two halves of n; W: the variance within
+                   halves, B: that of their means around the mean of all chains that draw the same
+    drift          mean over chains of (a statistic in the last quarter of the sweeps - at first), in units of what it
+                   varies by from chain to chain at first
 
-Each group is a chain of its own, so that groups are independent of each other and nothing has to be thinned.
+Chains begin at draws that are right already as far as a model with holes in its context agrees with itself. If it does,
+slow chains do no harm: there is no drift. So both have to be far off to be a warning. Each group is a chain of its own,
+so that groups are independent of each other and nothing has to be thinned.
 """
 
 from collections.abc import Sequence
@@ -13,7 +17,16 @@ import numpy as np
 from efattn.errors import Note, option
 
 FEWEST = 8  # sweeps that say anything
-FAR, SURE = 1.1, 0.99  # the R-hat from which on it is said aloud, unless chance gives as much so often
+FAR, SURE = 1.1, 0.99  # the R-hat from which on chains are slow, unless chance gives as much so often
+DRIFT, ERRORS = 0.5, 3.5  # how far chains may drift, and how many standard errors make it no accident
+RAN_AWAY = Note(
+    "convergence",
+    "Sweeps over the groups ran away: what the model says of each value given all others is no joint law. They were "
+    "given up, and values are as drawn one after the other, each given those before it. Companions, or more rows to "
+    "fit to, would help.",
+    option="burn_in",
+    important=True,
+)
 
 
 def split_r_hat(trace: np.ndarray, kind: np.ndarray) -> tuple[np.ndarray, float]:
@@ -35,20 +48,31 @@ def split_r_hat(trace: np.ndarray, kind: np.ndarray) -> tuple[np.ndarray, float]
     return np.sqrt((n - 1) / n + ratio), float(chance)
 
 
+def drift(trace: np.ndarray) -> float:
+    """The largest of all statistics; 0 of those that may be accidents, and of a single chain, which tells nothing."""
+    if len(trace) < 2:
+        return 0.0
+    moved, spread = trace[:, -max(trace.shape[1] // 4, 1) :].mean(1) - trace[:, 0], trace[:, 0].std(0, ddof=1)
+    sure = np.abs(moved.mean(0)) > ERRORS * moved.std(0, ddof=1) / np.sqrt(len(moved))
+    share = np.divide(np.abs(moved.mean(0)), spread, out=np.zeros_like(spread), where=spread > 0)
+    return float(np.where(sure, share, 0.0).max())
+
+
 def convergence(traces: Sequence[tuple[str, np.ndarray, np.ndarray]], burn_in: int) -> Note | None:
-    """What to tell of all chains. traces: what was drawn, (chain, sweep, statistic), and the kind of each chain."""
+    """What to tell of all chains. traces: what was drawn, (chain, 1 + sweep, statistic), and the kind of each chain."""
     told, far = [], False
     for what, trace, kind in traces:
         if trace.shape[1] < FEWEST or not np.isfinite(trace).all():
             continue
         r_hat, chance = split_r_hat(trace, kind)
-        worst = float(r_hat.max())
-        far |= worst > max(FAR, chance)
-        told.append(f"{worst:.2f} of {what}")
+        worst, moved = float(r_hat.max()), drift(trace)
+        far |= worst > max(FAR, chance) and moved > DRIFT
+        told.append(f"{what} {worst:.2f} (drift {moved:.2f})")
     if not told:
         return None
-    said = f"Drawn by turns, {burn_in} sweeps a group; split R-hat, 1 where more sweeps change nothing: "
-    said += f"{', '.join(told)}."
+    said = f"Drawn by turns, {burn_in} sweeps a group. Split R-hat, 1 of chains that move fast: {', '.join(told)}."
     if far:
-        said += f" That is too far from 1: try {option('burn_in', 2 * burn_in)}."
+        said += (
+            f" They drift and are slow, so that more sweeps would change them: try {option('burn_in', 4 * burn_in)}."
+        )
     return Note("convergence", said, option="burn_in", important=far)

@@ -5,6 +5,9 @@
               product over the later rows of p(new) / p(old)) (Metropolis), sweep after sweep
     others    each cell given those drawn so far, then sweeps over all of them, each given all others (Gibbs)
 
+Conditionals that were each learnt alone need not be those of any joint law. Where sweeps run away, which they may if
+values given all others follow them too closely, they are given up, and what was drawn before them is taken.
+
 Items are drawn first, since they never depend on values. A target never sees itself, so that a cell may be drawn in
 its place.
 """
@@ -21,15 +24,19 @@ from efattn.inference import mixture
 from efattn.inference.cells import draw_item, draw_values
 from efattn.inference.fitted import Part
 
+AWAY = 10.0  # times the mean square of what was drawn at first, or of values in units of their spread
+
 
 @final
 @dataclass(frozen=True, eq=False)
 class Drawn:
-    """cells: (batch, length) items or (batch, length, columns) values; trace: (batch, sweep, statistic), what tells
-    whether sweeps have forgotten where they began, None where there were none."""
+    """cells: (batch, length) items or (batch, length, columns) values; trace: (batch, 1 + sweep, statistic), from
+    where sweeps begin, which tells whether they were enough; None where there were none; ran_away: whether they were
+    given up."""
 
     cells: Tensor
     trace: Tensor | None = None
+    ran_away: bool = False
 
 
 @torch.no_grad()
@@ -53,15 +60,12 @@ def items(
         batch.item[rows, column] = found[:, 0].long()
         latest[rows, column] = found[:, 1]
 
-    columns = blank.any(0).nonzero()[:, 0].tolist()
-    for column in columns:
-        draw(column)
-    trace = []
-    for _ in range(0 if past or len(columns) < 2 else sweeps):
+    columns, trace = blank.any(0).nonzero()[:, 0].tolist(), list[Tensor]()
+    for _ in range(1 if past or len(columns) < 2 else 1 + sweeps):
         for column in columns:
             draw(column)
         trace.append((latest.sum(1) / blank.sum(1).clamp_min(1))[:, None])
-    return Drawn(batch.item[:, : batch.length], torch.stack(trace, 1) if trace else None)
+    return Drawn(batch.item[:, : batch.length], torch.stack(trace, 1) if len(trace) > 1 else None)
 
 
 @torch.no_grad()
@@ -105,15 +109,17 @@ class Values:
 
     def by_turns(self, sweeps: int) -> Drawn:
         """Gibbs. A value that is not drawn yet counts as missing."""
-        columns, trace = self.columns, list[Tensor]()
+        columns, trace, begun = self.columns, list[Tensor](), self.now
         alone = bool((self.blank.any(-1).sum(1) < 2).all())  # one cell a group is drawn from its law at once
-        for sweep in range(1 if alone else 1 + sweeps):
+        for _ in range(1 if alone else 1 + sweeps):
             for column in columns:
                 rows = self.blank[:, column].any(-1).nonzero()[:, 0]
                 self.put(column, rows, self.proposed(column, rows, past=False))
-            if sweep:
-                trace.append(_statistics(self.now, self.blank))
-        return Drawn(self.now, torch.stack(trace, 1) if trace else None)
+            trace.append(_statistics(self.now, self.blank))
+            begun = self.now.clone() if len(trace) == 1 else begun
+            if _far(trace[-1]) > AWAY * max(_far(trace[0]), 1.0):
+                return Drawn(begun, ran_away=True)
+        return Drawn(self.now, torch.stack(trace, 1) if len(trace) > 1 else None)
 
     def in_order(self, sweeps: int) -> Drawn:
         """Ancestral; with Metropolis steps where values that are there come later."""
@@ -122,8 +128,8 @@ class Values:
         last = there.amax(1) if length else there.sum(1)  # (batch,): how many rows, up to the last with a value
         before = torch.arange(length) < (last - 1)[:, None]
         self._forward(self.blank.any(-1) & before)
-        trace = list[Tensor]()
         moving = self.blank & before[..., None]
+        trace = [_statistics(self.now, moving)] if moving.any() else []
         for _ in range(sweeps if moving.any() else 0):
             for column in moving.any(-1).any(0).nonzero()[:, 0].tolist():
                 self._step(column, moving[:, column].any(-1).nonzero()[:, 0], last)
@@ -156,6 +162,12 @@ class Values:
 def _all_scored(batch: Batch) -> Batch:
     """Rows that are context only are evidence all the same."""
     return batch.replace(target=batch.exists[:, : batch.length], weight=None)
+
+
+def _far(statistics: Tensor) -> float:
+    """The mean square of what was drawn, of the middle one of all groups, in the column where it is largest."""
+    squares = statistics[:, statistics.shape[1] // 2 :]
+    return float(squares.nan_to_num(torch.inf).median(0).values.max())
 
 
 def _statistics(now: Tensor, blank: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ def sample(
     given: Table | None = None,
     *,
     seed: int = 0,
-    burn_in: int = 20,
+    burn_in: int = 10,
     member: int | None = None,
     tell: Tell = announce,
 ) -> Any:
