@@ -127,8 +127,8 @@ def _family(fitted: Fitted, name: str) -> str:
 
 def _kept(fitted: Fitted, name: str) -> float | None:
     """The log score per held-out target that the fit had: of the mixture, or of the network."""
-    if name in fitted.held_out:
-        return fitted.held_out[name].get("together")
+    if name in fitted.held_out or fitted.companions.get(name):
+        return fitted.held_out.get(name, {}).get("together")
     scored = [r["validation"] for r in last_fit(fitted, name) if r["validation"] is not None]
     return max(scored) + fitted.units.get(name, 0.0) if scored else None
 
