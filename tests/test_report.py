@@ -146,6 +146,20 @@ def test_a_page_of_the_model_alone_and_of_rows_without_values(tmp_path, sketched
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.html", "no.html"]
 
 
+def test_a_wide_table_is_told_by_its_own_columns(tmp_path, sketched):
+    draw = np.random.default_rng(0)
+    columns = {"height": draw.normal(size=40), "visits": draw.poisson(3, 40), "town": draw.choice(["Bonn", "<b>"], 40)}
+    table = pl.DataFrame(columns).with_columns(town=pl.when(pl.int_range(40) == 3).then(None).otherwise("town"))
+    model = efa(training=QUICK).fit_wide(table)
+    model.report(table, tmp_path / "w.html")
+    page = (tmp_path / "w.html").read_text()
+    assert "EFA of a wide table" in page
+    assert "fitted to 40 rows of 3 columns" in page
+    assert {"town", "height", "visits", "<b>"} <= set(Read(page).text) | {"<b>"}
+    assert "row 3" in str(efattn.reporting.about.group_name(Look.at(model.fitted_, table, 99, 0), 3))
+    assert "<b>" not in page
+
+
 def test_a_large_table_is_looked_at_by_whole_groups_drawn_with_a_seed():
     model = SimpleModel(simple.Popularity()).fit(RATINGS, group="user", item="movie")
     one, same, other = (Look.at(model.fitted_, RATINGS, 30, seed) for seed in (1, 1, 2))

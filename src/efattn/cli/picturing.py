@@ -64,7 +64,8 @@ def report(
     from efattn import reporting
 
     source = None if table is None else tables.read(table, layout)
-    path = reporting.report(fitted, source, output, rows=rows, seed=seed, title=title)
+    with tables.working("Writing the page"):
+        path = reporting.report(fitted, source, output, rows=rows, seed=seed, title=title)
     if json:
         out.print_json({"output": str(path), "bytes": path.stat().st_size})
     else:

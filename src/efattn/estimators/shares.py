@@ -152,10 +152,19 @@ def chosen(
         shares[name] = best[1:].tolist()
         notes.append(_words(name, recipes, best, held))
         alone = [held.mean(one) for one in torch.eye(len(best), dtype=torch.float64)]
-        kinds = [TOGETHER, "network", *(type(recipe).__name__ for recipe in recipes)]
-        told = dict(zip(kinds, [held.mean(best), *alone], strict=True))
-        scores[name] = {kind: x for kind, x in told.items() if np.isfinite(x)}
+        scores[name] = _named(
+            [TOGETHER, "network", *(type(one).__name__ for one in recipes)], [held.mean(best), *alone]
+        )
     return shares, notes, scores
+
+
+def _named(kinds: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
+    """Of two of one kind, the better one; what is not finite is left out."""
+    found = dict[str, float]()
+    for kind, x in zip(kinds, scores, strict=True):
+        if np.isfinite(x):
+            found[kind] = max(x, found.get(kind, x))
+    return found
 
 
 def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> Note:

@@ -146,11 +146,12 @@ def attention_map(
     that it looks at most, or from one item to all. item: which; None for all."""
     from efattn import inference
     from efattn.data import Table
+    from efattn.inference.tables import encoded
     from efattn.plots import rows
 
     fitted, source = style.fitted(model), Table.read(table)
     weights = inference.attention(fitted, source, term, member=member)
-    groups = fitted.schema.encode(source)
+    (_, groups) = next(encoded(fitted, [source], lambda note: None))
     x, y = rows.places(fitted, groups)
     given = weights.mean()[:, : len(x)].copy()
     np.fill_diagonal(given, 0.0)

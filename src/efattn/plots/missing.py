@@ -62,7 +62,7 @@ def _cells(axes: Any, rows: "Rows") -> None:
     axes.set_title("Where values are missing")
     known = [name for k, name in enumerate(colours) if (cells == k).any()]
     marks = [Patch(facecolor=colours[name], edgecolor=style.GREY, linewidth=0.5, label=name) for name in known]
-    axes.legend(handles=marks, loc="upper center", bbox_to_anchor=(0.5, -0.2), ncols=len(marks), fontsize=8)
+    style.figure_of(axes).legend(handles=marks, loc="outside lower left", ncols=len(marks), fontsize=8)
 
 
 def _values(axes: Any, rows: "Rows") -> None:

@@ -41,7 +41,7 @@ def expected_rows(model: Any, table: Any, of: str | None = None, interval: float
         raise DataError(f"There is no value column {of!r}; this model has {', '.join(map(repr, names))}.")
     column, source = of or names[0], Table.read(table)
     (asked,) = encoded(fitted, [source], lambda note: None, items=False)
-    columns = expected(fitted, parts, asked.groups, len(source), interval)
+    columns = expected(fitted, parts, asked.groups, len(asked.table), interval)
     order = asked.groups.every.row
     y, at = asked.groups.every.value, names.index(column)
     seen = np.full(len(order), np.nan) if y is None else y[:, at]

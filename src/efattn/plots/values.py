@@ -18,18 +18,24 @@ def predictions(
     table: Any,
     of: str | None = None,
     *,
+    item: Any = None,
     interval: float = 0.9,
     title: str = "Predicted against observed",
     subtitle: str = "",
 ) -> Any:
     """Each row of a table as it is predicted from its context, against what was observed, with an interval that should
-    hold it so often. of: which value column, the first unless said."""
+    hold it so often. of: which value column, the first unless said; item: of this one alone, of a wide table a
+    column."""
     from efattn.plots.rows import expected_rows
 
     rows = expected_rows(model, table, of, interval)
-    ends: dict[str, Any] = {"lower": rows.lower, "upper": rows.upper, "interval": interval}
-    words: dict[str, Any] = {"name": rows.column, "title": title, "subtitle": subtitle}
-    return predicted_against_actual(rows.y, rows.mean, **ends, **words)
+    mine, name = np.ones(len(rows.y), bool), style.label(rows.column)
+    if item is not None:
+        mine = np.asarray(rows.groups.every.item == rows.fitted.vocabulary.number(item))
+        name = style.label(item)
+    ends: dict[str, Any] = {"lower": rows.lower[mine], "upper": rows.upper[mine], "interval": interval}
+    words: dict[str, Any] = {"name": name, "title": title, "subtitle": subtitle}
+    return predicted_against_actual(rows.y[mine], rows.mean[mine], **ends, **words)
 
 
 @style.picture
@@ -66,7 +72,7 @@ def predicted_against_actual(
             _course(axes, mean, low, high, interval)
     axes.plot(ends, ends, color=style.ORANGE if lower is None else style.INK, linewidth=1.2)
     axes.set(xlim=ends, ylim=ends, aspect="equal")
-    axes.set(xlabel=f"predicted {style.label(name)}", ylabel=f"observed {style.label(name)}")
+    axes.set(xlabel=f"predicted {name}", ylabel=f"observed {name}")
     return figure
 
 

@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from efattn.data import Wide
 from efattn.data.roles import SEVERAL, SINGLE
 from efattn.errors import counted
 from efattn.inference import Fitted
@@ -13,16 +14,18 @@ from efattn.plots import style
 from efattn.reporting.blocks import Bullets, Grid, Text, Tile, number, score
 from efattn.reporting.look import Look
 
+MOST_COLUMNS = 60  # of a wide table that are listed
 WORDS = {"item": "which item", "value": "values"}
 
 
 def tiles(fitted: Fitted, look: Look | None) -> list[Tile]:
     """The numbers to begin with."""
     sizes, found = fitted.sizes, list[Tile]()
-    found.append(Tile(f"{sizes['rows']:,}", "rows in the fit"))
-    found.append(Tile(f"{sizes['groups']:,}", "groups in the fit"))
+    if fitted.wide is None:
+        found.append(Tile(f"{sizes['rows']:,}", "rows in the fit"))
+    found.append(Tile(f"{sizes['groups']:,}", "groups in the fit" if fitted.wide is None else "rows in the fit"))
     if fitted.schema.vocabulary is not None:
-        found.append(Tile(f"{len(fitted.vocabulary):,}", "items"))
+        found.append(Tile(f"{len(fitted.vocabulary):,}", "items" if fitted.wide is None else "columns"))
     evaluation = None if look is None else look.evaluation
     for line in () if evaluation is None else evaluation.lines:
         if line.part != "all" or line.mean is None:
@@ -37,23 +40,27 @@ def tiles(fitted: Fitted, look: Look | None) -> list[Tile]:
 
 
 def data(look: Look) -> list[Any]:
-    groups, roles = look.groups, look.fitted.schema.roles
+    groups, wide = look.groups, look.wide
     lengths = groups.lengths
-    rows = [["rows", f"{look.rows:,}"], ["groups", f"{look.number:,}"]]
-    rows.append(["rows a group", f"{lengths.min():,} to {lengths.max():,}, median {np.median(lengths):,g}"])
-    if groups.item is not None:
+    if wide is not None:
+        rows = [["rows", f"{look.whole:,}"], ["columns", f"{len(wide.columns):,}"]]
+    else:
+        rows = [["rows", f"{look.rows:,}"], ["groups", f"{look.whole:,}"]]
+        rows.append(["rows a group", f"{lengths.min():,} to {lengths.max():,}, median {np.median(lengths):,g}"])
+    if groups.item is not None and wide is None:
         known = groups.item < len(look.fitted.vocabulary)
         rows.append(["items", f"{len(np.unique(groups.item[known])):,} of {len(look.fitted.vocabulary):,} known ones"])
         if not known.all():
             rows.append(["rows of unknown items", f"{int((~known).sum()):,}"])
     blocks: list[Any] = [Grid(("", ""), rows, 2)]
-    if len(groups) < look.number:
+    if len(groups) < look.whole:
         how = "the last times" if groups.lagged is not None else f"drawn at random with seed {look.seed}"
         some = f"{counted(len(look.table), 'row')} in {counted(len(groups), 'group')}"
+        some = some if wide is None else counted(len(groups), "row")
         blocks.append(Text(f"This page looks at {some} of this table, whole groups, {how}."))
     blocks.append(Text(_seen(look), quiet=True))
     if groups.value is not None:
-        blocks.append(_values(look, roles.of("value")))
+        blocks.append(_columns(look, wide) if wide is not None else _values(look, look.fitted.schema.roles.of("value")))
     return blocks
 
 
@@ -68,22 +75,57 @@ def _seen(look: Look) -> str:
 
 
 def _values(look: Look, names: tuple[str, ...]) -> Grid:
-    rows = []
     assert look.groups.value is not None
-    for name, y in zip(names, look.groups.value.T, strict=True):
-        there = y[~np.isnan(y)]
-        lost = len(y) - len(there)
-        gone = f"{lost:,} ({lost / len(y):.1%})" if lost else "none"
-        told = [there.mean(), there.std(), *np.quantile(there, (0, 0.5, 1))] if len(there) else [None] * 5
-        rows.append([name, *(number(x) for x in told), gone])
+    rows = [[name, *_spread(y)] for name, y in zip(names, look.groups.value.T, strict=True)]
     return Grid(("values", "mean", "sd", "least", "median", "most", "missing"), rows, 1)
+
+
+def _columns(look: Look, wide: Wide) -> Grid:
+    """Of a wide table, a line a column."""
+    rows, item, value = [], look.groups.item, look.groups.value
+    assert item is not None
+    assert value is not None
+    for column in wide.columns[:MOST_COLUMNS]:
+        y = value[item == look.fitted.vocabulary.number(column.name), 0]
+        told = _spread(y)
+        if column.levels:
+            share = np.bincount(y[~np.isnan(y)].astype(int), minlength=len(column.levels)) / max(len(y), 1)
+            most = int(share.argmax())
+            told = [
+                f"{counted(len(column.levels), 'level')}",
+                "",
+                "",
+                f"{column.levels[most]} ({share[most]:.0%})",
+                "",
+                told[-1],
+            ]
+        rows.append([column.name, *told])
+    return Grid(("column", "mean", "sd", "least", "median", "most", "missing"), rows, 1)
+
+
+def _spread(y: np.ndarray) -> list[str]:
+    there = y[~np.isnan(y)]
+    lost = len(y) - len(there)
+    told = [there.mean(), there.std(), *np.quantile(there, (0, 0.5, 1))] if len(there) else [None] * 5
+    return [*(number(x) for x in told), f"{lost:,} ({lost / len(y):.1%})" if lost else "none"]
+
+
+def lead(fitted: Fitted) -> str:
+    """What it is and what it was fitted to, in a sentence."""
+    rows, groups = (fitted.sizes[name] for name in ("rows", "groups"))
+    if fitted.wide is not None:
+        columns = counted(len(fitted.wide.columns), "column")
+        return f"Each cell given the rest of its row, fitted to {counted(groups, 'row')} of {columns}."
+    looks = LOOKS_AT.get(fitted.context, fitted.context)
+    return f"Each observation given {looks}, fitted to {counted(rows, 'row')} in {counted(groups, 'group')}."
 
 
 def model(fitted: Fitted, version: str, when: str) -> list[Any]:
     roles, several = fitted.schema.roles, len(fitted.members)
-    rows = [["model", f"{fitted.estimator}: each observation given {LOOKS_AT.get(fitted.context, fitted.context)}"]]
-    rows += [[role, ", ".join(roles.of(role))] for role in (*SEVERAL, *SINGLE) if roles.of(role)]
-    rows.append(["modelled", " and ".join(WORDS.get(term, term) for term in fitted.terms)])
+    rows = [["model", f"{fitted.estimator}. {lead(fitted)}"]]
+    if fitted.wide is None:
+        rows += [[role, ", ".join(roles.of(role))] for role in (*SEVERAL, *SINGLE) if roles.of(role)]
+        rows.append(["modelled", " and ".join(WORDS.get(term, term) for term in fitted.terms)])
     for name in fitted.names:
         rows += _term(fitted, name)
     if several > 1:
@@ -150,4 +192,6 @@ def group_name(look: Look, number: int) -> str:
     """Of a group, by its number in this look; short."""
     if not look.groups.columns:
         return "all rows"
+    if look.wide is not None and look.wide.id is None:
+        return f"row {look.numbers[number]}"
     return style.label(look.groups.labels[number], 32).replace(r"\$", "$")

@@ -16,7 +16,10 @@ if TYPE_CHECKING:
     from markupsafe import Markup
 
 # colours of the plots that are the page's own; what stands on a fill keeps its colour
-INKS = {style.INK: "ink", style.GREY: "quiet", style.PALE: "line", "#ffffff": "paper"}
+INKS = {
+    style.INK: "ink", style.GREY: "quiet", style.PALE: "line", "#ffffff": "paper",
+    style.BLUE: "blue", style.ORANGE: "orange", style.GREEN: "green",
+}  # fmt: skip
 INK = re.compile("(fill|stroke): (" + "|".join(INKS) + r")\b", re.I)
 NONE = "\N{EN DASH}"
 ID, USED = re.compile(r' id="([^"]*)"'), re.compile(r'(?:href="|url\()#([^")]*)')

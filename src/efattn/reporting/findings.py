@@ -8,16 +8,20 @@ import numpy as np
 from efattn import inference, plots
 from efattn.data import Groups
 from efattn.errors import EfattnError
-from efattn.inference import Fitted
+from efattn.inference import Evaluation, Fitted
 from efattn.inference.attention import weights_of
 from efattn.inference.ranking import ranked
 from efattn.models import Term
 from efattn.reporting.about import group_name
 from efattn.reporting.blocks import NONE, Grid, Text, attempted, number, score
-from efattn.reporting.look import Look
+from efattn.reporting.look import Look, levels
 
 EXTREMES = 6  # rows that are shown as best, and as worst
 EXAMPLES, LONGEST, PLACES = 2, 24, 400  # groups whose attention is shown, their rows, and those of a map
+BY_ITEM = (
+    ("log score", "log_score"), ("root mean squared error", "mse"), ("CRPS", "crps"), ("in 90 % interval", "inside@0.9")
+)  # fmt: skip
+FEW, DRAWN, POOLED = 40, 4, ("mse", "mae", "crps")  # items that are listed, columns drawn; what has a unit
 ITEMS, ASKED, BESIDE = 3000, 6, 5  # of a catalogue; items whose company is told; of how many others
 
 
@@ -26,23 +30,66 @@ def trust(look: Look) -> list[Any]:
     found = look.evaluation
     if found is None:
         return [Text("No row of this table can be evaluated: there is nothing observed to compare with.", quiet=True)]
-    blocks: list[Any] = [Text(found.words)]
+    blocks: list[Any] = [Text(found.words), *_of_lists(found)]
+    for column in found.pit:
+        blocks += _of_column(look, found, column)
+    return blocks
+
+
+def _of_lists(found: Evaluation) -> list[Any]:
+    """Of items: how often lists hold the one that came."""
     lists = {(x.k, x.metric): x for x in found.lines if x.part == "all" and isinstance(x.k, int)}
     lengths = list(dict.fromkeys(k for k, _ in lists))
-    if lengths:
-        heads = ("recall", "ndcg", "mrr", "mass", "coverage", "novelty")
-        rows = [[str(k), *(_mean(lists[k, name]) for name in heads)] for k in lengths]
-        shown = ("length of the list", "recall", "NDCG", "MRR", "mass", "of the catalogue", "novelty")
-        blocks += [Grid(shown, rows, 0), Text(found.trust), *attempted(lambda: plots.list_mass(found), "lists")]
-    for column in found.pit:
-        mine = [x for x in found.lines if x.part == "all" and x.of == column and x.metric not in ("promised", "pit")]
-        rows = [[_metric(x), _mean(x)] for x in mine if not isinstance(x.k, int)]
-        blocks += [
-            Grid((column, "mean ± standard error over groups"), rows, 1),
-            *attempted(partial(found.plot, of=column), f"law-{len(blocks)}"),
-            *attempted(partial(plots.predictions, look.fitted, look.table, column), f"y-{len(blocks)}"),
-        ]
+    if not lengths:
+        return []
+    heads = ("recall", "ndcg", "mrr", "mass", "coverage", "novelty")
+    rows = [[str(k), *(_mean(lists[k, name]) for name in heads)] for k in lengths]
+    shown = ("length of the list", "recall", "NDCG", "MRR", "mass", "of the catalogue", "novelty")
+    of = next(iter(lists.values())).of
+    whole = {x.metric: _mean(x) for x in found.lines if x.part == "all" and x.k is None and x.of == of}
+    told = f"Log score of the item that came {whole['log_score']}, mean reciprocal rank {whole['mrr']}. {found.trust}"
+    return [Grid(shown, rows, 0), Text(told), *attempted(partial(plots.list_mass, found), "lists")]
+
+
+def _of_column(look: Look, found: Evaluation, column: str) -> list[Any]:
+    """Of one value column: means, calibration, and predicted against observed; of columns of a wide table, which have
+    units of their own, each by itself."""
+    hidden = ("promised", "pit", *(POOLED if look.wide is not None else ()))
+    mine = [x for x in found.lines if x.part == "all" and x.of == column and x.metric not in hidden]
+    rows = [[_metric(x), _mean(x)] for x in mine if not isinstance(x.k, int)]
+    blocks: list[Any] = [Grid((column, "mean ± standard error over groups"), rows, 1), *_by_item(look, found, column)]
+    blocks += attempted(partial(found.plot, of=column), f"law-{column}")
+    shown: list[Any] = [None]
+    if look.wide is not None:
+        shown = [one.name for one in look.wide.columns if not one.levels][:DRAWN]
+    for item in shown:
+        draw = partial(plots.predictions, look.fitted, look.table, column, item=item)
+        blocks += attempted(draw, f"predictions-{column}-{item}")
     return blocks
+
+
+def _by_item(look: Look, found: Evaluation, column: str) -> list[Any]:
+    """Of few items, how well each is predicted."""
+    frame = found.by_item
+    if frame is None or not 1 < len(frame) <= FEW:
+        return []
+    names = frame.columns[: frame.columns.index("predicted")]
+    kinds = {
+        "log score": "log_score",
+        "root mean squared error": "mse",
+        "CRPS": "crps",
+        "in 90 % intervals": "inside@0.9",
+    }
+    rows = []
+    for row in frame.iter_rows(named=True):
+        name = " ".join(str(row[key]) for key in names)
+        told = [row.get(f"{column}_{kind}") for kind in kinds.values()]
+        told[1] = None if told[1] is None else told[1] ** 0.5
+        if levels(look.wide, name):
+            told[1:3] = [None, None]  # of words there is no distance
+        rows.append([name, f"{row['predicted']:,}", *(number(x, 3) for x in told)])
+    words = f"{column} by item." if look.wide is None else "By column."
+    return [Grid(("", "rows", *kinds), rows, 1, words)]
 
 
 def _metric(line: Any) -> str:
@@ -92,6 +139,11 @@ def _of_values(look: Look, mine: np.ndarray, scores: np.ndarray) -> tuple[list[s
     lines = []
     for row in mine:
         line = [_where(look, row), str(row + look.table.first_row) if item is None else _item(look, int(item[row]))]
+        words = () if item is None else levels(look.wide, look.fitted.vocabulary.name(int(item[row])))
+        if words:
+            line += [words[int(value[row, 0])], f"with {np.exp(scores[row]):.1%}", "", score(float(scores[row]))]
+            lines.append(line)
+            continue
         for c, name in enumerate(names):
             mean, low, high = (float(look.predicted[f"{name}_{kind}"][row]) for kind in ("mean", "lower", "upper"))
             line += [number(float(value[row, c])), number(mean), f"{number(low)} to {number(high)}"]

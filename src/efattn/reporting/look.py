@@ -8,7 +8,7 @@ from typing import Any, final
 import numpy as np
 
 from efattn import inference
-from efattn.data import Groups, Table
+from efattn.data import Groups, Table, Wide
 from efattn.data.fingerprints import fingerprints
 from efattn.errors import EfattnError, Note
 from efattn.inference import Evaluation, Fitted
@@ -23,32 +23,34 @@ CELLS = 2e8  # rows times items that are ranked
 @final
 @dataclass(frozen=True, eq=False)
 class Look:
-    """table, groups: what is looked at, in the table's units; rows, number: of the whole table and its groups; notes:
-    about the table; seed: of the groups that were drawn."""
+    """table, groups: what is looked at, in the table's units; rows: of the whole table; numbers: which of its groups
+    are looked at; whole: how many it has; notes: about the table; seed: of the groups that were drawn; wide: how the
+    table was laid out, where its rows were groups."""
 
     fitted: Fitted
     table: Table
     groups: Groups
     rows: int
-    number: int
+    numbers: np.ndarray
+    whole: int
     notes: tuple[Note, ...]
     seed: int
+    wide: Wide | None = None
 
     @classmethod
     def at(cls, fitted: Fitted, table: Any, most: int, seed: int) -> "Look":
         """Of a wide table, its long form."""
         notes: list[Note] = []
         (asked,) = encoded(fitted, [Table.read(table)], notes.append)
-        long: dict[str, Any] = {"wide": None} if getattr(fitted, "wide", None) is not None else {}
-        fitted = replace(fitted, **long)  # what came back is long
-        rows, number = len(asked.table), len(asked.groups)
+        wide, fitted = fitted.wide, replace(fitted, wide=None)  # what came back is long
+        rows, whole, kept = len(asked.table), len(asked.groups), np.arange(len(asked.groups))
         if "item" in fitted.terms:
             most = min(most, max(int(CELLS // len(fitted.vocabulary)), 500))
-        if rows > most and number > 1:
+        if rows > most and whole > 1:
             kept = drawn(asked.groups, most, seed)
             source = Table.read(asked.table.take(np.sort(asked.groups.subset(kept).rows)))
             (asked,) = encoded(fitted, [source], lambda note: None)
-        return cls(fitted, asked.table, asked.groups, rows, number, tuple(notes), seed)
+        return cls(fitted, asked.table, asked.groups, rows, kept, whole, tuple(notes), seed, wide)
 
     @property
     def asked(self) -> Asked:
@@ -123,3 +125,8 @@ def drawn(groups: Groups, most: int, seed: int) -> np.ndarray:
         order = np.argsort(-groups.time[groups.numbers], kind="stable")
     size = int(np.searchsorted(np.cumsum(groups.lengths[order]), most, "right"))
     return np.sort(order[: max(size, 1)])
+
+
+def levels(wide: Wide | None, item: Any) -> tuple[str, ...]:
+    """The words of a column of a wide table; none where its values are numbers."""
+    return () if wide is None else next((one.levels for one in wide.columns if one.name == item), ())

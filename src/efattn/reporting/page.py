@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from efattn import __version__, plots, storage
-from efattn.errors import DataError, counted
+from efattn.errors import DataError
 from efattn.inference import Fitted
-from efattn.inference.summary import LOOKS_AT, last_fit
+from efattn.inference.summary import last_fit
 from efattn.plots.items import mixture_shares
 from efattn.reporting import about, findings, scores
 from efattn.reporting.blocks import Grid, Section, attempted, score
@@ -47,15 +47,13 @@ def report(
 
 def html(fitted: Fitted, look: Look | None, title: str | None = None) -> str:
     """The page as text."""
-    fitted = fitted if look is None else look.fitted
-    what = " and ".join(
-        name for role in ("item", "value") if role in fitted.terms for name in fitted.schema.roles.of(role)
-    )
+    roles = fitted.schema.roles
+    what = " and ".join(name for role in ("item", "value") if role in fitted.terms for name in roles.of(role))
+    what = what if fitted.wide is None else "a wide table"
     when = f"{datetime.datetime.now(datetime.UTC):%Y-%m-%d %H:%M} UTC"
     said = {
         "title": title or f"{fitted.estimator} of {what}",
-        "lead": f"Each observation given {LOOKS_AT.get(fitted.context, fitted.context)}, "
-        f"fitted to {counted(fitted.sizes['rows'], 'row')} in {counted(fitted.sizes['groups'], 'group')}.",
+        "lead": about.lead(fitted),
         "tiles": about.tiles(fitted, look),
         "sections": [one for one in _sections(fitted, look, when) if one.blocks],
         "style": _environment().get_template("style.css").render(),
@@ -103,10 +101,9 @@ def _shares(fitted: Fitted) -> list[Any]:
 
 def card(fitted: Fitted) -> str:
     """A few lines of HTML, for a notebook."""
-    lines = [["modelled", ", ".join(fitted.names)], ["given", LOOKS_AT.get(fitted.context, fitted.context)]]
-    lines.append(["fitted to", f"{counted(fitted.sizes['rows'], 'row')} in {counted(fitted.sizes['groups'], 'group')}"])
-    if fitted.schema.vocabulary is not None:
-        lines[-1][1] += f", {counted(len(fitted.vocabulary), 'item')}"
+    lines = [["", about.lead(fitted)]]
+    if fitted.schema.vocabulary is not None and fitted.wide is None:
+        lines.append(["items", f"{len(fitted.vocabulary):,}"])
     for name in fitted.names:
         shares = ", ".join(f"{kind} {share:.0%}" for kind, share in mixture_shares(fitted, name).items() if share)
         lines.append([f"{name}: family", _family(fitted, name)])
@@ -130,8 +127,8 @@ def _family(fitted: Fitted, name: str) -> str:
 
 def _kept(fitted: Fitted, name: str) -> float | None:
     """The log score per held-out target that the fit had: of the mixture, or of the network."""
-    if name in fitted.held_out:
-        return fitted.held_out[name].get("together")
+    if name in fitted.held_out or fitted.companions.get(name):
+        return fitted.held_out.get(name, {}).get("together")
     scored = [r["validation"] for r in last_fit(fitted, name) if r["validation"] is not None]
     return max(scored) + fitted.units.get(name, 0.0) if scored else None
 
