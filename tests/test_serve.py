@@ -386,6 +386,7 @@ def test_the_demo_can_be_explored(monkeypatch, tmp_path):
 
     told = {}
     monkeypatch.setattr(demo, "run", lambda name, folder, **how: told.update(demo=name) or {})
-    monkeypatch.setattr(serving, "show", lambda model, table, sock: told.update(model=model.name, table=table.name))
+    show = lambda model, table, sock: (told.update(model=model.name, table=table.name), sock.close())  # noqa: E731
+    monkeypatch.setattr(serving, "show", show)
     studies.demo(output=tmp_path, serve=True, port=0)
     assert told == {"demo": "weather", "model": "weather.efattn", "table": "test.csv"}
