@@ -39,7 +39,7 @@ def rows_of(table, model):
 def app():
     models = {name: model(name)[0].fitted_ for name in MODELS}
     examples = {name: Examples(models[name], Table.read(model(name)[1])) for name in ("others", "places", "lags")}
-    return application(models, examples=examples, limits=Limits(rows=200, body=100_000))
+    return application(models, examples=examples, limits=Limits(rows=200, body=100_000, group=100))
 
 
 def ask(app, *requests, headers=None):
@@ -169,11 +169,14 @@ def test_what_is_wrong_with_a_table_is_told_with_its_place(app):
     ("status", "path", "body"),
     [
         (413, "others/predict", {"table": [{"user": "a", "movie": "m1"}] * 201}),
+        (413, "others/predict", {"table": [{"user": "a", "movie": "m1"}] * 101}),
         (413, "others/predict", {"table": [{"user": "a" * 100_000, "movie": "m1"}]}),
         (422, "others/predict", {"table": "a path"}),
         (422, "others/predict", {"table": [], "more": 1}),
         (422, "others/predict", {"table": [{"user": {"deep": 1}}]}),
         (422, "others/predict", {"table": [{"user": "a", "movie": "m1", "real": 10**400}]}),
+        (422, "others/sample", {"table": [{"user": "a", "movie": "m1"}, {"movie": "m2"}]}),
+        (413, "others/sample", {"groups": 100, "length": 8}),
         (422, "others/similar", {"item": "nobody"}),
         (422, "others/similar", {"item": ["m1", "m2"]}),
         (422, "others/recommend", {"k": 0}),

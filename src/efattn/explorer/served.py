@@ -16,7 +16,7 @@ from efattn.errors import DataError, EfattnError, Note
 from efattn.explorer import requests
 from efattn.explorer.desk import Question
 from efattn.explorer.limits import Limits, Refused
-from efattn.explorer.tables import check_count, item_of, rows_in, table_of
+from efattn.explorer.tables import check_count, item_of, longest_group, rows_in, table_of
 from efattn.inference import frames
 from efattn.inference.together import Asking, predict_together, recommend_together
 
@@ -139,7 +139,7 @@ class Served:
 
         def told() -> str:
             notes = list[Note]()
-            return _frame(ask(None if given is None else table_of(given, self.fitted), notes.append), notes)
+            return _frame(ask(None if given is None else self._table(given), notes.append), notes)
 
         return told, rows
 
@@ -149,7 +149,7 @@ class Served:
 
         def told() -> str:
             notes = list[Note]()
-            return text(ask(table_of(given, self.fitted), notes.append) | {"notes": _notes(notes)})
+            return text(ask(self._table(given), notes.append) | {"notes": _notes(notes)})
 
         return Question(told, rows)
 
@@ -159,12 +159,23 @@ class Served:
         for number, given in enumerate(several):
             try:
                 notes[number] = []
-                asking[number] = Asking(table_of(given, self.fitted), notes[number].append)
-            except EfattnError as error:
+                asking[number] = Asking(self._table(given), notes[number].append)
+            except (EfattnError, Refused) as error:
                 answers[number] = error
         for number, answer in zip(asking, ask(self.fitted, list(asking.values())), strict=True):
             answers[number] = answer if isinstance(answer, Exception) else _frame(answer, notes[number])
         return answers
+
+    def _table(self, given: Any) -> Table:
+        """Of a body, with no group that would take too long."""
+        table, fitted = table_of(given, self.fitted), self.fitted
+        names = fitted.schema.roles.of("group")
+        if fitted.wide is None and fitted.schema.max_length is None and all(name in table.names for name in names):
+            most, rows = max(self.limits.group, fitted.longest), longest_group(table, names)
+            if rows > most:
+                said = f"A group has at most {most:,} rows here; found {rows:,}. Send fewer of them."
+                raise Refused(413, "too many rows", said)
+        return table
 
     def _check_cells(self, rows: int) -> None:
         """A refusal of weights that would be too many to send."""
