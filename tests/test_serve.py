@@ -116,6 +116,8 @@ def test_attention_is_that_of_one_group(app):
     assert told["weights"] == found.mean().tolist()
     assert told["layers"] == found.weights.tolist()
     assert told["targets"] == found.targets
+    explained = post(app, "others", "explain", table=rows_of(group, engine), row=1)["rows"]
+    assert explained == json.loads(engine.explain(group.select(list(rows_of(group, engine)[0])), 1).write_json())
     two = ask(app, ("POST", "/v1/models/others/attention", {"table": rows_of(table, engine)}))
     assert two.status_code == 422
     assert "one group at a time" in two.json()["error"]["text"]

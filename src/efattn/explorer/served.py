@@ -35,6 +35,7 @@ class Served:
             "attention": (requests.Attention, self.attention),
             "impute": (requests.Impute, self.impute),
             "sample": (requests.Sample, self.sample),
+            "explain": (requests.Explain, self.explain),
             "score": (requests.Score, self.score),
             "evaluate": (requests.Evaluate, self.evaluate),
         }
@@ -89,7 +90,7 @@ class Served:
 
     def attention(self, body: requests.Attention) -> Question:
         def ask(table: Table, tell: Any) -> Any:
-            self._check_cells(len(table))
+            self._check_pairs(len(table))
             found = inference.attention(self.fitted, table, body.term, member=body.member, tell=tell)
             names = {"targets": [_label(x) for x in found.targets], "contexts": [_label(x) for x in found.contexts]}
             answer = {**names, "lags": found.lags, "weights": found.mean().tolist()}
@@ -114,6 +115,16 @@ class Served:
 
         def ask(table: Table | None, tell: Any) -> Any:
             return inference.sample(self.fitted, given=table, **given, tell=tell)
+
+        return Question(*self._rows(body.table, ask))
+
+    def explain(self, body: requests.Explain) -> Question:
+        how = requests.options(body)
+
+        def ask(table: Table, tell: Any) -> Any:
+            self._check_pairs(len(table), 8)  # the group once more for each row that is left out
+            item = None if body.item is None else item_of(body.item, self.fitted)
+            return inference.explain(self.fitted, table, **{**how, "item": item}, tell=tell)
 
         return Question(*self._rows(body.table, ask))
 
@@ -177,11 +188,11 @@ class Served:
                 raise Refused(413, "too many rows", said)
         return table
 
-    def _check_cells(self, rows: int) -> None:
-        """A refusal of weights that would be too many to send."""
-        most = max(int(math.sqrt(self.limits.cells)), 1)
+    def _check_pairs(self, rows: int, each: int = 1) -> None:
+        """A refusal where there is something to compute or send, so many times, for every pair of rows."""
+        most = max(int(math.sqrt(self.limits.cells / each)), 1)
         if rows > most:
-            said = f"Attention is shown for at most {most:,} rows here; found {rows:,}. Send fewer rows of the group."
+            said = f"This is told of groups of at most {most:,} rows here; found {rows:,}. Send fewer of them."
             raise Refused(413, "too many rows", said)
 
 

@@ -1,7 +1,8 @@
 // What both views have: a choice of example groups, and notes about the rows.
 
-import { get } from "./api.js";
-import { el, field, status } from "./dom.js";
+import { ask, get } from "./api.js";
+import { bars } from "./charts.js";
+import { el, field, number, status } from "./dom.js";
 
 export function groupChooser(card, labels, onload, onclear) {
   const name = [card.columns.group || "group"].flat().join(", ");
@@ -29,6 +30,19 @@ export function groupChooser(card, labels, onload, onclear) {
   bar.append(el("button", { type: "button", onclick: onclear }, "Start empty"));
   bar.first = load;
   return bar;
+}
+
+// what each other row changes in one prediction, by leaving it out of all that predicts
+export async function moves(card, table, row, value, nameOf, own) {
+  const answer = await ask(card.name, "explain", { table, row, term: "value" });
+  if (!answer) return null;
+  const entries = answer.rows.map((one) => ({ label: one.lag ? `${nameOf(one)} (${one.lag} earlier)` : nameOf(one), value: one[`${value}_mean`] ?? 0, row: one.row }));
+  entries.sort((a, b) => Math.abs(b.value) - Math.abs(a.value));
+  const signed = (x) => `${x < 0 ? "−" : "+"}${number(Math.abs(x), 2)}`;
+  return [
+    el("p", { class: "hint" }, "What each changes in the prediction, networks and simple models together, by leaving it out:"),
+    bars(entries.slice(0, 8), { show: signed, label: "Changes", onpick: own }),
+  ];
 }
 
 export function notesOf(place, notes) {
