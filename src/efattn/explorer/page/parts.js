@@ -33,7 +33,24 @@ export function groupChooser(card, labels, onload, onclear) {
 }
 
 // what each other row changes in one prediction, by leaving it out of all that predicts
-export async function moves(card, table, row, value, nameOf, own) {
+const AT_ONCE = 20; // rows; of more it takes a while, and is told when asked for
+
+export function moves(place, card, table, row, value, nameOf, own = null) {
+  const show = async () => {
+    place.replaceChildren(el("p", { class: "hint" }, "Leaving out one after the other …"));
+    try {
+      const told = await changes(card, table, row, value, nameOf, own);
+      if (told) place.replaceChildren(...told);
+    } catch (error) {
+      place.replaceChildren(el("p", { class: "hint" }, error.message));
+    }
+  };
+  if (table.length <= AT_ONCE) return show();
+  place.replaceChildren(el("button", { type: "button", onclick: show }, `Leave out each of ${table.length - 1} others`));
+  return null;
+}
+
+async function changes(card, table, row, value, nameOf, own) {
   const answer = await ask(card.name, "explain", { table, row, term: "value" });
   if (!answer) return null;
   const entries = answer.rows.map((one) => ({ label: one.lag ? `${nameOf(one)} (${one.lag} earlier)` : nameOf(one), value: one[`${value}_mean`] ?? 0, row: one.row }));

@@ -273,12 +273,8 @@ class Places {
 
   async explain() {
     const name = (one) => (this.group.rows[one.row]?.isNew ? "New point" : words(this.card.item_columns.map((c) => one[c])));
-    try {
-      const told = await moves(this.card, this.table(), this.chosen, this.value, name, (one) => one.row < this.group.rows.length && this.pick(one.row));
-      if (told) this.moved_by.replaceChildren(...told);
-    } catch (error) {
-      this.moved_by.replaceChildren(el("p", { class: "hint" }, error.message));
-    }
+    const own = (one) => one.row < this.group.rows.length && this.pick(one.row);
+    await moves(this.moved_by, this.card, this.table(), this.chosen, this.value, name, own);
   }
 
   // lines from the chosen place to those that it listens to, the stronger the broader

@@ -223,15 +223,9 @@ class Rows {
 
   async explain() {
     if (!this.values.length) return;
-    const hint = (text) => this.moved.replaceChildren(el("p", { class: "hint" }, text));
-    if (this.chosen < 0) return hint("Choose a row by its name.");
+    if (this.chosen < 0) return this.moved.replaceChildren(el("p", { class: "hint" }, "Choose a row by its name."));
     const name = (one) => (this.items ? words(this.card.item_columns.map((c) => one[c])) : `Row ${one.row + 1}`);
-    try {
-      const told = await moves(this.card, this.group.table(), this.chosen, this.values[0], name, null);
-      if (told) this.moved.replaceChildren(...told);
-    } catch (error) {
-      hint(error.message);
-    }
+    await moves(this.moved, this.card, this.group.table(), this.chosen, this.values[0], name);
   }
 
   // rows as the engine sorts them: by the order column, ties as they stand
