@@ -124,6 +124,7 @@ def test_places_are_clicked_walked_and_added(browser, address, models):
         page.locator("circle.place").nth(2).click()
         browsers.expect(page.locator("#mean")).to_have_text(plain(model.predict(day)["tmax_mean"][2]))
         browsers.expect(page.locator("line.listens")).to_have_count(4)
+        browsers.expect(page.locator("ol[aria-label=Changes] li")).to_have_count(4)
         page.keyboard.press("ArrowLeft")
         browsers.expect(page.locator("circle.chosen")).not_to_have_attribute("data-row", "2")
         page.get_by_role("button", name="Put a point").click()

@@ -39,7 +39,7 @@ def rows_of(table, model):
 def app():
     models = {name: model(name)[0].fitted_ for name in MODELS}
     examples = {name: Examples(models[name], Table.read(model(name)[1])) for name in ("others", "places", "lags")}
-    return application(models, examples=examples, limits=Limits(rows=200, body=100_000))
+    return application(models, examples=examples, limits=Limits(rows=200, body=100_000, group=100))
 
 
 def ask(app, *requests, headers=None):
@@ -116,6 +116,8 @@ def test_attention_is_that_of_one_group(app):
     assert told["weights"] == found.mean().tolist()
     assert told["layers"] == found.weights.tolist()
     assert told["targets"] == found.targets
+    explained = post(app, "others", "explain", table=rows_of(group, engine), row=1)["rows"]
+    assert explained == json.loads(engine.explain(group.select(list(rows_of(group, engine)[0])), 1).write_json())
     two = ask(app, ("POST", "/v1/models/others/attention", {"table": rows_of(table, engine)}))
     assert two.status_code == 422
     assert "one group at a time" in two.json()["error"]["text"]
@@ -169,11 +171,14 @@ def test_what_is_wrong_with_a_table_is_told_with_its_place(app):
     ("status", "path", "body"),
     [
         (413, "others/predict", {"table": [{"user": "a", "movie": "m1"}] * 201}),
+        (413, "others/predict", {"table": [{"user": "a", "movie": "m1"}] * 101}),
         (413, "others/predict", {"table": [{"user": "a" * 100_000, "movie": "m1"}]}),
         (422, "others/predict", {"table": "a path"}),
         (422, "others/predict", {"table": [], "more": 1}),
         (422, "others/predict", {"table": [{"user": {"deep": 1}}]}),
         (422, "others/predict", {"table": [{"user": "a", "movie": "m1", "real": 10**400}]}),
+        (422, "others/sample", {"table": [{"user": "a", "movie": "m1"}, {"movie": "m2"}]}),
+        (413, "others/sample", {"groups": 100, "length": 8}),
         (422, "others/similar", {"item": "nobody"}),
         (422, "others/similar", {"item": ["m1", "m2"]}),
         (422, "others/recommend", {"k": 0}),
@@ -386,6 +391,7 @@ def test_the_demo_can_be_explored(monkeypatch, tmp_path):
 
     told = {}
     monkeypatch.setattr(demo, "run", lambda name, folder, **how: told.update(demo=name) or {})
-    monkeypatch.setattr(serving, "show", lambda model, table, sock: told.update(model=model.name, table=table.name))
+    show = lambda model, table, sock: (told.update(model=model.name, table=table.name), sock.close())  # noqa: E731
+    monkeypatch.setattr(serving, "show", show)
     studies.demo(output=tmp_path, serve=True, port=0)
     assert told == {"demo": "weather", "model": "weather.efattn", "table": "test.csv"}

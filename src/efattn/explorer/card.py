@@ -139,6 +139,7 @@ def request_examples(fitted: Fitted, examples: Examples | None) -> dict[str, dic
         "sample": {"table": [{**row, **dict.fromkeys(values)} for row in table]}
         if values
         else {"groups": 2, "length": 3},
+        "explain": {"table": table, "row": 0},
         "score": {"table": table},
         "evaluate": {"table": table},
     }

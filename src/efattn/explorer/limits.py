@@ -34,11 +34,13 @@ HEADERS = {
 @final
 @dataclass(frozen=True)
 class Limits:
-    """body: bytes of a request; rows: of its table; seconds: until an answer; waiting: requests to one model; cells:
-    numbers in one answer about attention."""
+    """body: bytes of a request; rows: of its table; group: rows of one group, if the fit had none that long:
+    what it takes grows with their square; seconds: until an answer; waiting: requests to one model; cells: numbers in
+    one answer about attention."""
 
     body: int = 4 * 2**20
     rows: int = 5_000
+    group: int = 1_000
     seconds: float = 30.0
     waiting: int = 256
     cells: int = 1_000_000

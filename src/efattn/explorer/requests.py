@@ -97,6 +97,16 @@ class Sample(Body):
     member: Member = None
 
 
+class Explain(Body):
+    """What each row of its context changes in the prediction of one row, by leaving it out."""
+
+    table: Entries
+    row: Annotated[StrictInt, Field(ge=0, description="Which row is explained, from 0.")] | None = None
+    item: Item = None
+    term: StrictStr | None = None
+    member: Member = None
+
+
 class Score(Body):
     """The log-likelihood of a table, in nats per scored row."""
 

@@ -16,7 +16,7 @@ from efattn.errors import DataError, EfattnError, Note
 from efattn.explorer import requests
 from efattn.explorer.desk import Question
 from efattn.explorer.limits import Limits, Refused
-from efattn.explorer.tables import check_count, item_of, rows_in, table_of
+from efattn.explorer.tables import check_count, item_of, longest_group, rows_in, table_of
 from efattn.inference import frames
 from efattn.inference.together import Asking, predict_together, recommend_together
 
@@ -35,6 +35,7 @@ class Served:
             "attention": (requests.Attention, self.attention),
             "impute": (requests.Impute, self.impute),
             "sample": (requests.Sample, self.sample),
+            "explain": (requests.Explain, self.explain),
             "score": (requests.Score, self.score),
             "evaluate": (requests.Evaluate, self.evaluate),
         }
@@ -89,7 +90,7 @@ class Served:
 
     def attention(self, body: requests.Attention) -> Question:
         def ask(table: Table, tell: Any) -> Any:
-            self._check_cells(len(table))
+            self._check_pairs(len(table))
             found = inference.attention(self.fitted, table, body.term, member=body.member, tell=tell)
             names = {"targets": [_label(x) for x in found.targets], "contexts": [_label(x) for x in found.contexts]}
             answer = {**names, "lags": found.lags, "weights": found.mean().tolist()}
@@ -117,6 +118,16 @@ class Served:
 
         return Question(*self._rows(body.table, ask))
 
+    def explain(self, body: requests.Explain) -> Question:
+        how = requests.options(body)
+
+        def ask(table: Table, tell: Any) -> Any:
+            self._check_pairs(len(table), 8)  # the group once more for each row that is left out
+            item = None if body.item is None else item_of(body.item, self.fitted)
+            return inference.explain(self.fitted, table, **{**how, "item": item}, tell=tell)
+
+        return Question(*self._rows(body.table, ask))
+
     def score(self, body: requests.Score) -> Question:
         def ask(table: Table, tell: Any) -> Any:
             return inference.score(self.fitted, [table], member=body.member, tell=tell)
@@ -139,7 +150,7 @@ class Served:
 
         def told() -> str:
             notes = list[Note]()
-            return _frame(ask(None if given is None else table_of(given, self.fitted), notes.append), notes)
+            return _frame(ask(None if given is None else self._table(given), notes.append), notes)
 
         return told, rows
 
@@ -149,7 +160,7 @@ class Served:
 
         def told() -> str:
             notes = list[Note]()
-            return text(ask(table_of(given, self.fitted), notes.append) | {"notes": _notes(notes)})
+            return text(ask(self._table(given), notes.append) | {"notes": _notes(notes)})
 
         return Question(told, rows)
 
@@ -159,18 +170,29 @@ class Served:
         for number, given in enumerate(several):
             try:
                 notes[number] = []
-                asking[number] = Asking(table_of(given, self.fitted), notes[number].append)
-            except EfattnError as error:
+                asking[number] = Asking(self._table(given), notes[number].append)
+            except (EfattnError, Refused) as error:
                 answers[number] = error
         for number, answer in zip(asking, ask(self.fitted, list(asking.values())), strict=True):
             answers[number] = answer if isinstance(answer, Exception) else _frame(answer, notes[number])
         return answers
 
-    def _check_cells(self, rows: int) -> None:
-        """A refusal of weights that would be too many to send."""
-        most = max(int(math.sqrt(self.limits.cells)), 1)
+    def _table(self, given: Any) -> Table:
+        """Of a body, with no group that would take too long."""
+        table, fitted = table_of(given, self.fitted), self.fitted
+        names = fitted.schema.roles.of("group")
+        if fitted.wide is None and fitted.schema.max_length is None and all(name in table.names for name in names):
+            most, rows = max(self.limits.group, fitted.longest), longest_group(table, names)
+            if rows > most:
+                said = f"A group has at most {most:,} rows here; found {rows:,}. Send fewer of them."
+                raise Refused(413, "too many rows", said)
+        return table
+
+    def _check_pairs(self, rows: int, each: int = 1) -> None:
+        """A refusal where there is something to compute or send, so many times, for every pair of rows."""
+        most = max(int(math.sqrt(self.limits.cells / each)), 1)
         if rows > most:
-            said = f"Attention is shown for at most {most:,} rows here; found {rows:,}. Send fewer rows of the group."
+            said = f"This is told of groups of at most {most:,} rows here; found {rows:,}. Send fewer of them."
             raise Refused(413, "too many rows", said)
 
 

@@ -53,6 +53,13 @@ def table_of(given: Any, fitted: Fitted) -> Table:
     return Table.read(pl.DataFrame([_column(name, entries, dated.get(name)) for name, entries in columns.items()]))
 
 
+def longest_group(table: Table, names: Sequence[str]) -> int:
+    """How many rows it has."""
+    if not names or not len(table):
+        return len(table)
+    return int(table.native.select(names).group_by(names).len()["len"].max())
+
+
 def item_of(given: Any, fitted: Fitted) -> Any:
     """The name of one item: a list of keys where it has several columns."""
     kinds = fitted.vocabulary.known.kinds

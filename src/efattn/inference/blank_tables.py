@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from efattn.data import Table
-from efattn.data.keys import distinct
+from efattn.data.reading import Reading
 from efattn.errors import DataError, named, option
 from efattn.inference import frames
 from efattn.inference.completing import Blank, Completed
@@ -94,8 +94,7 @@ def lengthened(fitted: Fitted, frame: "pl.DataFrame", lengths: np.ndarray) -> "p
 
 def group_numbers(fitted: Fitted, frame: "pl.DataFrame") -> np.ndarray:
     """(row,): which group it belongs to, by first appearance."""
-    names = fitted.schema.roles.of("group")
-    return distinct([frame[name] for name in names], "group", len(frame))[0].astype(np.int64)
+    return Reading(Table.read(frame), fitted.schema.roles, ()).group[0].astype(np.int64)
 
 
 def _later(fitted: Fitted, order: "pl.Series", number: np.ndarray, of: np.ndarray, steps: np.ndarray) -> "pl.Series":

@@ -6,7 +6,7 @@ import { bars, colour, interval, scale, wide } from "./charts.js";
 import { el, field, number, panel, percent, soon, status, svg, words } from "./dom.js";
 import { Group } from "./group.js";
 import { Frame } from "./frame.js";
-import { groupChooser, notesOf } from "./parts.js";
+import { groupChooser, moves, notesOf } from "./parts.js";
 import { surface } from "./surface.js";
 
 const LISTENED = 12;
@@ -41,7 +41,8 @@ class Places {
     const tools = el("div", { class: "controls" }, field("Colour", this.shown), adding, spread, this.values());
     const hint = "Click a place. With Put a point, click anywhere: it is predicted from the places around it.";
     const left = el("div", { class: "column" }, panel("Places", hint, chooser, tools, this.map, this.key, this.byHand()));
-    const right = el("div", { class: "column" }, panel("This place", null, this.detail), this.card.attention ? panel("Whom it listens to", null, this.listens) : "", this.notes);
+    this.moved_by = el("div", {});
+    const right = el("div", { class: "column" }, panel("This place", null, this.detail), panel("What moves it", null, this.moved_by), this.card.attention ? panel("Whom it listens to", null, this.listens) : "", this.notes);
     this.place.replaceChildren(el("div", { class: "columns" }, left, right));
     this.map.addEventListener("click", (event) => this.clicked(event));
     this.map.addEventListener("keydown", (event) => this.moved(event));
@@ -245,6 +246,7 @@ class Places {
     if (!row) {
       this.detail.replaceChildren(el("p", { class: "hint" }, this.group.rows.length ? "None is chosen." : "Put a point, or start the server with --table to begin with some."));
       this.listens.replaceChildren();
+      this.moved_by.replaceChildren();
       return;
     }
     const one = this.of(this.chosen);
@@ -266,7 +268,13 @@ class Places {
     parts.push(el("div", { class: "controls" }, field(`${this.value} as it is`, input), el("button", { type: "button", onclick: () => this.remove() }, "Remove")));
     this.detail.replaceChildren(...parts);
     if (kept) input.focus();
-    await this.listen();
+    await Promise.all([this.listen(), this.explain()]);
+  }
+
+  async explain() {
+    const name = (one) => (this.group.rows[one.row]?.isNew ? "New point" : words(this.card.item_columns.map((c) => one[c])));
+    const own = (one) => one.row < this.group.rows.length && this.pick(one.row);
+    await moves(this.moved_by, this.card, this.table(), this.chosen, this.value, name, own);
   }
 
   // lines from the chosen place to those that it listens to, the stronger the broader

@@ -5,7 +5,7 @@ import { bars, interval, wide } from "./charts.js";
 import { networkShare } from "./card.js";
 import { el, field, number, panel, percent, soon, status, words } from "./dom.js";
 import { Group } from "./group.js";
-import { groupChooser, notesOf } from "./parts.js";
+import { groupChooser, moves, notesOf } from "./parts.js";
 
 const SHOWN = 12;
 
@@ -41,8 +41,10 @@ class Rows {
     this.after = el("div", {});
     this.looks = el("div", {});
     this.goes = el("div", {});
+    this.moved = el("div", {});
     this.notes = el("div", {});
     if (this.next) this.right.append(panel(this.card.context === "past" ? "What comes next" : "What is missing", "Click one to add it.", this.after));
+    if (this.values.length) this.right.append(panel("What moves it", null, this.moved));
     if (this.card.attention) this.right.append(panel("What it looks at", null, this.looks));
     if (this.items) this.right.append(panel("What goes with it", null, this.goes));
     this.right.append(this.notes);
@@ -163,7 +165,7 @@ class Rows {
   async answer() {
     try {
       status("");
-      await Promise.all([this.predict(), this.recommend(), this.attend(), this.similar()]);
+      await Promise.all([this.predict(), this.recommend(), this.attend(), this.explain(), this.similar()]);
     } catch (error) {
       status(error.message, true);
     }
@@ -217,6 +219,13 @@ class Rows {
       el("p", { class: "hint" }, `To predict ${who}, the network (${percent(share)} of the mixture) looks at:`),
       bars(entries.slice(0, SHOWN), { most: 1, label: "Attention" }),
     );
+  }
+
+  async explain() {
+    if (!this.values.length) return;
+    if (this.chosen < 0) return this.moved.replaceChildren(el("p", { class: "hint" }, "Choose a row by its name."));
+    const name = (one) => (this.items ? words(this.card.item_columns.map((c) => one[c])) : `Row ${one.row + 1}`);
+    await moves(this.moved, this.card, this.group.table(), this.chosen, this.values[0], name);
   }
 
   // rows as the engine sorts them: by the order column, ties as they stand
