@@ -89,6 +89,10 @@ def predict(
             metavar="P P ...", help="Columns _q10, _q50, ... besides, as --quantiles 0.1 0.5 0.9.", show_default=False
         ),
     ] = None,
+    given: Annotated[
+        list[str] | None,
+        typer.Option(metavar="COLUMN,...", help="Value columns of the row itself that are known.", show_default=False),
+    ] = None,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,
@@ -116,8 +120,9 @@ def predict(
     def writable(frame: Any) -> None:
         out.check_columns(frame.schema, output, json)
 
+    known = None if given is None else [name.strip() for word in given for name in word.split(",")]
     pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", writable)
-    told = inference.predict(fitted, pieces, interval, quantiles=levels, member=member, tell=note)
+    told = inference.predict(fitted, pieces, interval, quantiles=levels, given=known, member=member, tell=note)
     rows = out.deliver(told, output, json)
     if output is not None:
         say(f"Wrote {counted(rows, 'row')} to {output}.")

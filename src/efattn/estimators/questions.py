@@ -44,15 +44,17 @@ class Questions(ABC):
         interval: float | None = 0.9,
         *,
         quantiles: Sequence[float] = (),
+        given: str | Sequence[str] | None = None,
         member: int | None = None,
     ) -> Any:
         """The table with <value>_mean, _sd, _lower and _upper beside it, each row from its context, never from
         itself; quantiles=[.1, .5, .9] gives _q10, _q50 and _q90 besides. Of ordinal values also the most probable level
         and the probability of each. A model of items alone gives the most probable item of each row as <item>_mode, and
         its probability; recommend gives more of them. No column is replaced: a new one whose name is taken gets an
-        underscore."""
+        underscore. given: value columns of the row itself that are known, which inform the others of one multivariate
+        family; of a wide table, the only columns that are looked at."""
         fitted, tables = self._fitted(), [Table.read(table)]
-        (answer,) = inference.predict(fitted, tables, interval, quantiles=quantiles, member=member)
+        (answer,) = inference.predict(fitted, tables, interval, quantiles=quantiles, given=given, member=member)
         return answer
 
     def predict_distribution(self, table: Any, *, member: int | None = None) -> Distribution | Distributions:

@@ -117,11 +117,17 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
         centred = rows - mean
         covariance = (centred * weights.unsqueeze(-1)).T @ centred / weights.sum()
         ridge = 1e-10 * (covariance.diagonal() + 1e-2 * (1 + mean**2))
-        scale = torch.linalg.cholesky(covariance + ridge.diag())
-        root = torch.linalg.solve_triangular(scale, torch.eye(d, dtype=rows.dtype, device=rows.device), upper=False)
-        unit = root / root.diagonal().unsqueeze(-1)
-        slopes = unbounded(unit[*torch.tril_indices(d, d, -1)], SLOPE_BOUND)
-        return torch.cat([mean, unbounded(root.diagonal().log(), LOG_BOUND), slopes])
+        return self.from_law(mean, covariance + ridge.diag())
+
+    def from_law(self, mean: torch.Tensor, covariance: torch.Tensor) -> torch.Tensor:
+        """The f (..., size) with this mean (..., columns) and covariance (..., columns, columns)."""
+        scale = torch.linalg.cholesky(covariance)
+        eye = torch.eye(self.columns, dtype=mean.dtype, device=mean.device).expand_as(scale)
+        root = torch.linalg.solve_triangular(scale, eye, upper=False)
+        diagonal = root.diagonal(dim1=-2, dim2=-1)
+        below = torch.tril_indices(self.columns, self.columns, -1, device=mean.device)
+        slopes = (root / diagonal.unsqueeze(-1))[..., below[0], below[1]]
+        return torch.cat([mean, unbounded(diagonal.log(), LOG_BOUND), unbounded(slopes, SLOPE_BOUND)], -1)
 
     def identified(self, f: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
         """The means: the units in which f stands are each fit's own."""

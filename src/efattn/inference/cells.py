@@ -99,12 +99,13 @@ def _log_prob(part: Family, f: Tensor, y: Tensor) -> Tensor:
     return part.log_prob(f, y).double()
 
 
-def _precision(part: MultivariateGaussian, f: Tensor) -> Tensor:
+def precision(part: MultivariateGaussian, f: Tensor) -> Tensor:
+    """(..., columns, columns)"""
     d = part.columns
     return -2 * part.natural(f)[..., d:].unflatten(-1, (d, d))
 
 
-def _patterns(own: Tensor) -> list[tuple[Tensor, Tensor]]:
+def patterns(own: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Rows that lack the same columns, and which of them are there."""
     there, which = (~own.isnan()).unique(dim=0, return_inverse=True)
     return [((which == k).nonzero()[:, 0], one) for k, one in enumerate(there)]
@@ -112,9 +113,9 @@ def _patterns(own: Tensor) -> list[tuple[Tensor, Tensor]]:
 
 def _marginal_log_prob(part: MultivariateGaussian, f: Tensor, own: Tensor) -> Tensor:
     total = own.new_zeros(len(own))
-    for rows, there in _patterns(own):
+    for rows, there in patterns(own):
         if there.any():
-            covariance = torch.linalg.inv(_precision(part, f[rows]))[:, there][:, :, there]
+            covariance = torch.linalg.inv(precision(part, f[rows]))[:, there][:, :, there]
             law = torch.distributions.MultivariateNormal(part.mean(f[rows])[:, there], covariance, validate_args=False)
             total[rows] = law.log_prob(own[rows][:, there])
     return total
@@ -124,9 +125,9 @@ def _given_own(part: MultivariateGaussian, f: Tensor, drawn: Tensor, own: Tensor
     """A draw of all columns, moved so that its blank ones are a draw given the others: with the precision P it is
     y_blank - P_blank^-1 P_(blank, own) (own - y_own)."""
     moved = drawn.clone()
-    for rows, there in _patterns(own):
+    for rows, there in patterns(own):
         if there.any() and not there.all():
-            p, off = _precision(part, f[rows])[:, ~there], own[rows][:, there] - drawn[rows][:, there]
+            p, off = precision(part, f[rows])[:, ~there], own[rows][:, there] - drawn[rows][:, there]
             step = torch.linalg.solve(p[:, :, ~there], (p[:, :, there] @ off.unsqueeze(-1))).squeeze(-1)
             moved[rows.unsqueeze(1), (~there).nonzero()[:, 0]] = drawn[rows][:, ~there] - step
     return moved

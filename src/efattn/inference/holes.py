@@ -17,6 +17,7 @@ from efattn.data import Batch, Groups
 from efattn.families import Bernoulli, Product
 from efattn.inference import mixture
 from efattn.inference.fitted import Fitted, Part
+from efattn.inference.given import informed
 from efattn.models.scoring import at
 
 
@@ -62,16 +63,26 @@ def slots(batch: Batch) -> Slots:
     return Slots(place, holes.gather(1, place))
 
 
-def said(parts: Sequence[Part], batch: Batch, where: Slots) -> Said:
-    """What each part says of the rows that lack a value."""
+def said(parts: Sequence[Part], batch: Batch, where: Slots, known: Tensor | None = None) -> Said:
+    """What each part says of the rows that lack a value, given their group and what they have themselves. known:
+    (batch, context, columns), what rows have themselves where that is less than what is there."""
     outputs = [part.outputs(batch, where.place).double()[where.there] for part in parts]
-    shares = [
+    shares: list[mixture.Share] = [
         at(share, where.place)[where.there] if isinstance(share, Tensor) else share
         for share in mixture.shares(parts, batch)
     ]
     assert batch.rows is not None
-    item = None if batch.item is None else at(batch.item[:, : batch.length], where.place)[where.there].numpy()
-    return Said(outputs, shares, item, at(batch.rows, where.place)[where.there].numpy())
+    assert batch.value is not None
+    assert batch.observed is not None
+    item = None if batch.item is None else at(batch.item[:, : batch.length], where.place)[where.there]
+    family = parts[0].model.family
+    if isinstance(family, Product) and family.columns > 1:
+        there = at(batch.observed[:, : batch.length] if known is None else known[:, : batch.length], where.place)
+        own = at(batch.value[:, : batch.length].double(), where.place).masked_fill(~there, torch.nan)[where.there]
+        outputs, shares = informed(family, outputs, shares, own, item)
+    return Said(
+        outputs, shares, None if item is None else item.numpy(), at(batch.rows, where.place)[where.there].numpy()
+    )
 
 
 @torch.no_grad()

@@ -4,7 +4,8 @@
              Beside them <value>_sd, _lower and _upper, of words _probability of the mode; null where a value was there
     draws    m completed tables (multiple.py), whose estimates `pool` puts together
 
-Columns of the same row do not inform each other; of a wide table they are items of one group, and do.
+Value columns that a row has inform those that it lacks where they are of one multivariate family (given.py); columns of
+a wide table are items of one group, and always do.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

@@ -107,7 +107,8 @@ def _step(
 ) -> None:
     """One cell of each of these groups anew. random: (group, 1 + column), for the mixture's part and for values."""
     here = batch.select(mine)
-    one: Said = holes.said(parts, here, Slots(place[:, None], torch.ones(len(mine), 1, dtype=torch.bool)))
+    every = Slots(place[:, None], torch.ones(len(mine), 1, dtype=torch.bool))
+    one: Said = holes.said(parts, here, every, ~open_[mine])
     f = torch.stack(one.outputs)  # (part, group, size)
     shares = [torch.as_tensor(share, dtype=torch.float64).expand(len(mine), 1) for share in one.shares]
     ends = torch.cat(shares, 1).cumsum(1)

@@ -20,6 +20,7 @@ from efattn.errors import DataError, named
 from efattn.families import Product
 from efattn.inference import frames, mixture, wide
 from efattn.inference.fitted import Fitted, Part
+from efattn.inference.given import views
 from efattn.inference.score import put, refuse_infinite
 from efattn.inference.tables import Tell, announce, encoded
 from efattn.models.scoring import every
@@ -34,18 +35,21 @@ def predict(
     interval: float | None = 0.9,
     *,
     quantiles: Sequence[float] = (),
+    given: str | Sequence[str] | None = None,
     member: int | None = None,
     tell: Tell = announce,
 ) -> Iterator[Any]:
     """Each table with <value>_mean, _sd, _lower and _upper beside it, and _q10 of quantiles=[.1]; of a model of items
     alone, <item>_mode and its probability. A column of the user's is never replaced: underscores are put behind the new
-    one's name."""
+    one's name. given: columns of the row itself that are known, of which each other one is told given these; of a wide
+    table, where all are known by default, only these."""
     if interval is not None and (isinstance(interval, bool) or not isinstance(interval, Real) or not 0 < interval < 1):
         wanted = f"{named('interval')} is a probability between 0 and 1, or None"
         raise DataError(f"{wanted}; found {interval!r}.", option="interval")
     levels = checked_quantiles(quantiles)
+    known = None if given is None else checked_given(fitted, given)
     if fitted.wide is not None:
-        yield from _wide(fitted, tables, interval, levels, member, tell)
+        yield from _wide(fitted, tables, interval, levels, member, tell, known)
         return
     kind = "item" if fitted.terms == ("item",) else "value"
     parts = fitted.parts_of("value" if levels else kind, "predict quantiles" if levels else "predict", member)
@@ -54,7 +58,7 @@ def predict(
             columns = most_probable(fitted, parts, groups, len(table))
         else:
             mine = fitted if member is None else replace(fitted, calibration={})  # which is of the mixture
-            columns = expected(mine, parts, groups, len(table), interval, levels)
+            columns = expected(mine, parts, groups, len(table), interval, levels, known or ())
         yield frames.beside(table, columns)
 
 
@@ -65,14 +69,28 @@ def _wide(
     levels: Mapping[str, float],
     member: int | None,
     tell: Tell,
+    given: Sequence[str] | None,
 ) -> Iterator[Any]:
-    """Of a wide table, each cell given the rest of its row."""
-    longs, last = wide.each(fitted, tables, tell)
+    """Of a wide table, each cell given the rest of its row, or these columns of it."""
+    longs, last = wide.each(fitted, tables, tell, given)
     parts, mine = fitted.parts_of("value", "predict", member), wide.plain(fitted)
     mine = mine if member is None else replace(mine, calibration={})
     for long, groups in encoded(mine, longs, tell):
         columns = wide.told(fitted, expected(mine, parts, groups, len(long), interval, levels))
         yield frames.beside(last().table, columns)
+
+
+def checked_given(fitted: Fitted, given: str | Sequence[str]) -> tuple[str, ...]:
+    """Value columns, or columns of a wide table."""
+    names = (given,) if isinstance(given, str) else tuple(given)
+    there = fitted.schema.roles.of("value") if fitted.wide is None else fitted.wide.names
+    unknown = [name for name in names if name not in there]
+    if unknown:
+        listed = ", ".join(map(repr, there[:12]))
+        raise DataError(
+            f"{named('given')} names value columns of this model, {listed}; found {unknown[0]!r}.", option="given"
+        )
+    return names
 
 
 def checked_quantiles(quantiles: Sequence[float]) -> dict[str, float]:
@@ -119,9 +137,11 @@ def expected(
     rows: int,
     interval: float | None,
     quantiles: Mapping[str, float] = NOTHING,
+    given: Sequence[str] = (),
 ) -> dict[str, np.ndarray]:
     """For each value column its _mean and _sd, with an interval its _lower and _upper, quantiles by their names, of
-    levels also the _mode and, where they are few, the probability of each."""
+    levels also the _mode and, where they are few, the probability of each. given: value columns of the row itself that
+    are known, of which each column is told given all but itself."""
     family, schema = parts[0].model.family, fitted.schema
     assert isinstance(family, Product)
     names = schema.roles.of("value")
@@ -133,15 +153,15 @@ def expected(
     for batch in fitted.batches(schema.standardise(groups), parts[0].model):
         members, shares = [part.outputs(batch).double() for part in parts], mixture.shares(parts, batch)
         item = None if batch.item is None else batch.item[:, : batch.length].numpy()
-        answers = {"mean": mixture.mean(family, members, shares)}
-        answers["sd"] = mixture.variance(family, members, shares).sqrt()
-        for kind, p in ends.items():
-            answers[kind] = mixture.quantile(family, members, shares, adjusted(fitted, names, p, answers["mean"]))
-        for kind, values in answers.items():
-            plain = in_units(fitted, values.numpy(), item, spread=kind == "sd")
-            for c, name in enumerate(names):
-                put(columns[f"{name}_{kind}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
-        _put_levels(fitted, columns, batch, members, shares, rows)
+        for f, parted, some in views(family, batch, members, shares, names, given):
+            answers = {"mean": mixture.mean(family, f, parted), "sd": mixture.variance(family, f, parted).sqrt()}
+            for kind, p in ends.items():
+                answers[kind] = mixture.quantile(family, f, parted, adjusted(fitted, names, p, answers["mean"]))
+            for kind, values in answers.items():
+                plain = in_units(fitted, values.numpy(), item, spread=kind == "sd")
+                for name, c in some.items():
+                    put(columns[f"{name}_{kind}"], batch, torch.from_numpy(np.ascontiguousarray(plain[..., c])))
+            _put_levels(fitted, columns, batch, f, parted, rows, some)
     for name, column in columns.items():
         told = np.ones(rows, bool) if name in means else ~np.isnan(column)  # of some items alone there are levels
         refuse_infinite(column, told, groups, f"prediction {name!r}", names[0])
@@ -163,11 +183,15 @@ def _put_levels(
     members: Sequence[Tensor],
     shares: Sequence[mixture.Share],
     rows: int,
+    some: Mapping[str, int],
 ) -> None:
+    """some: of which value columns."""
     assert fitted.family is not None
     names = fitted.schema.roles.of("value")
     for part, place, where in fitted.family.slices():
         name, mine = names[where.start], [f[..., place] for f in members]
+        if name not in some:
+            continue
         for index, law, outputs in part.laws(mine[0]):
             levels = law.level_names
             if not levels:

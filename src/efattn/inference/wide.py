@@ -5,7 +5,7 @@
 Each cell is answered given the rest of its row, never from itself.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -39,8 +39,8 @@ def plain(fitted: Fitted) -> Fitted:
     return replace(fitted, wide=None)
 
 
-def turned(fitted: Fitted, table: Table, tell: Callable[[Note], object]) -> Turned:
-    """Values are checked under the names of their columns."""
+def turned(fitted: Fitted, table: Table, tell: Callable[[Note], object], given: Sequence[str] | None = None) -> Turned:
+    """Values are checked under the names of their columns. given: the columns that are known; all by default."""
     wide, notes = layout(fitted), list[Note]()
     codes = wide.codes(table, notes)
     for note in notes:
@@ -50,6 +50,8 @@ def turned(fitted: Fitted, table: Table, tell: Callable[[Note], object]) -> Turn
         family = family_of(fitted, number)
         there = ~np.isnan(codes[:, number])
         family.check(codes[there, number], column.name, _rows(np.flatnonzero(there), table.first_row))
+    if given is not None:
+        codes[:, [name not in given for name in wide.names]] = np.nan
     return Turned(table, codes, wide.long(table, codes))
 
 
@@ -72,14 +74,17 @@ def item_of(fitted: Fitted, number: int) -> int:
 
 
 def each(
-    fitted: Fitted, tables: Iterable[Table], tell: Callable[[Note], object]
+    fitted: Fitted,
+    tables: Iterable[Table],
+    tell: Callable[[Note], object],
+    given: Sequence[str] | None = None,
 ) -> tuple[Iterator[Table], Callable[[], Turned]]:
-    """The tables as long ones, and the one that was taken last."""
+    """The tables as long ones, and the one that was taken last. given: the columns that are known; all by default."""
     taken = list[Turned]()
 
     def longs() -> Iterator[Table]:
         for table in tables:
-            taken[:] = [turned(fitted, table, tell)]
+            taken[:] = [turned(fitted, table, tell, given)]
             yield taken[0].long
 
     return longs(), lambda: taken[0]
