@@ -10,7 +10,14 @@ from efattn.cli.messages import note, say
 from efattn.errors import counted
 
 Seed = Annotated[int, typer.Option(min=0, help="Decides everything that is drawn.")]
-BurnIn = Annotated[int, typer.Option(min=1, help="Sweeps over each group, where cells are drawn by turns.")]
+BurnIn = Annotated[
+    int | None,
+    typer.Option(
+        min=0,
+        help="Sweeps over each group, cells by turns; by default a few over items, none over values given others.",
+        show_default=False,
+    ),
+]
 
 
 def add_to(app: typer.Typer) -> None:
@@ -54,7 +61,7 @@ def sample(
         ),
     ] = None,
     seed: Seed = 0,
-    burn_in: BurnIn = 10,
+    burn_in: BurnIn = None,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,
@@ -87,7 +94,7 @@ def forecast(
     interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
     paths: Annotated[bool, typer.Option("--paths", help="Give all paths, not means and intervals.")] = False,
     seed: Seed = 0,
-    burn_in: BurnIn = 10,
+    burn_in: BurnIn = None,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,

@@ -112,16 +112,16 @@ class Questions(ABC):
         given: Any = None,
         seed: int = 0,
         *,
-        burn_in: int = 10,
+        burn_in: int | None = None,
         member: int | None = None,
     ) -> Any:
         """New groups, 5 unless said, items and values drawn jointly; or the groups of a table completed, `groups` times
         each (a column `draw` then tells them apart): rows that are given stay, their null values are drawn, null items
         too where the model has a term for them, and rows are added where it can. length: rows of each group; by default
         drawn from those of the fit. With past as context each cell is drawn from its conditional, in order: exactly the
-        joint law. With others cells are drawn by turns, each given all others (Gibbs), burn_in sweeps for each group; a
-        note tells whether that was enough (split R-hat). Attributes are not drawn: give the rows. The seed decides
-        everything."""
+        joint law. With others cells are drawn one after the other, each given those before it, and then, burn_in
+        times, by turns given all others (Gibbs), which by default is done for items alone; a note tells whether that
+        was enough (split R-hat). Attributes are not drawn: give the rows. The seed decides everything."""
         rows = None if given is None else Table.read(given)
         return inference.sample(self._fitted(), groups, length, rows, seed=seed, burn_in=burn_in, member=member)
 
@@ -134,13 +134,13 @@ class Questions(ABC):
         interval: float = 0.9,
         *,
         paths: bool = False,
-        burn_in: int = 10,
+        burn_in: int | None = None,
         member: int | None = None,
     ) -> Any:
         """Of a model with lags: the rows that follow the last group of each series, steps of them, with the items and
         attributes of that group, a column step, and <value>_mean, _sd, _lower and _upper. Values in between are drawn,
         draws paths of them, so that intervals widen with each step as they should; paths=True gives all paths instead,
-        told apart by a column draw. burn_in: sweeps over each group, where its values are drawn by turns (others)."""
+        told apart by a column draw. burn_in: sweeps over each group besides, values by turns given all others."""
         how: dict[str, Any] = {"draws": draws, "seed": seed, "interval": interval, "paths": paths}
         return inference.forecast(self._fitted(), Table.read(table), steps, **how, burn_in=burn_in, member=member)
 

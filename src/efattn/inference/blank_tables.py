@@ -185,10 +185,10 @@ def _replaced(old: "pl.Series", here: np.ndarray, new: "pl.Series") -> "pl.Serie
     return new.cast(both).zip_with(pl.Series(here), old.cast(both)).alias(old.name)
 
 
-def check_count(name: str, n: Any) -> int:
-    """A whole number of at least 1."""
-    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < 1:
-        raise DataError(f"{named(name)} is a whole number >= 1; found {n!r}.", option=name)
+def check_count(name: str, n: Any, least: int = 1) -> int:
+    """A whole number of at least so many."""
+    if isinstance(n, bool) or not isinstance(n, int | np.integer) or n < least:
+        raise DataError(f"{named(name)} is a whole number >= {least}; found {n!r}.", option=name)
     return int(n)
 
 

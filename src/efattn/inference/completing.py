@@ -20,15 +20,25 @@ from efattn.inference.convergence import RAN_AWAY, convergence
 from efattn.inference.fitted import Fitted, Part, batch_tokens
 from efattn.inference.predict import in_units
 
+ITEM_SWEEPS, STEPS = 10, 20
+
 
 @final
 @dataclass(frozen=True)
 class How:
-    """Of drawing: seed, from which all follows; burn_in, sweeps where cells are drawn by turns; member, one alone."""
+    """Of drawing: seed, from which all follows; burn_in, sweeps where cells are drawn by turns, None for as many as
+    serve: `sweeps`; member, one alone."""
 
     seed: int = 0
-    burn_in: int = 10
+    burn_in: int | None = None
     member: int | None = None
+
+    def sweeps(self, what: str, context: str) -> int:
+        """Over items, of which the first are drawn from fewer rows than any group of the fit has. Over values that come
+        before others which are given, as nothing else tells them of these. Not over values given others: drawn one
+        after the other they have a joint law, and sweeps were no better or much worse on all that was tried."""
+        usual = {"items": ITEM_SWEEPS, "values": STEPS if context == "past" else 0}
+        return usual[what] if self.burn_in is None else self.burn_in
 
 
 @final
@@ -108,7 +118,7 @@ def completed(fitted: Fitted, groups: Groups, blank: Blank, how: How, kind: np.n
         here = blank.value[every.row]
         value[here] = in_units(fitted, drawn, item, spread=False)[here]
     items, values = (None if x is None else x[place] for x in (item, value))
-    return Completed(items, values, RAN_AWAY if away else convergence(traces, how.burn_in))
+    return Completed(items, values, RAN_AWAY if away else convergence(traces))
 
 
 @final
@@ -122,13 +132,13 @@ class Walk:
     def items(self, groups: Groups, blank: np.ndarray, item: np.ndarray, place: np.ndarray) -> list[Trace]:
         """Draw into `item`, from which the groups read."""
         parts, traces = self._parts("item"), list[tuple[np.ndarray, np.ndarray]]()
-        name = self.fitted.vocabulary.columns[0]
+        name, sweeps = self.fitted.vocabulary.columns[0], self.how.sweeps("items", parts[0].model.context)
         for chosen in self._rounds(groups, blank, parts):
             batch = groups.batch(chosen, parts[0].model.context, self.fitted.dtype)
             assert batch.rows is not None
             rows = batch.rows.numpy()
             cells = torch.from_numpy(blank[rows] & (rows >= 0))
-            drawn = drawing.items(parts, batch, cells, name, self.generator, self.how.burn_in)
+            drawn = drawing.items(parts, batch, cells, name, self.generator, sweeps)
             item[place[rows[cells.numpy()]]] = drawn.cells[cells].numpy()
             self._keep(traces, groups, chosen, drawn)
         return _joined("items", traces)
@@ -138,12 +148,13 @@ class Walk:
     ) -> tuple[list[Trace], bool]:
         """Draw into `value`, from which the groups read, in the models' units; whether sweeps ran away."""
         parts, traces, away = self._parts("value"), list[tuple[np.ndarray, np.ndarray]](), False
+        sweeps = self.how.sweeps("values", parts[0].model.context)
         for chosen in self._rounds(groups, np.any(blank, axis=1), parts):
             batch = groups.batch(chosen, parts[0].model.context, self.fitted.dtype)
             assert batch.rows is not None
             rows = batch.rows.numpy()
             cells = torch.from_numpy(blank[rows] & (rows >= 0)[..., None])
-            drawn = drawing.values(parts, batch, cells, self.generator, self.how.burn_in)
+            drawn = drawing.values(parts, batch, cells, self.generator, sweeps)
             some = cells.any(-1)
             here = place[rows[some.numpy()]]
             value[here] = np.where(cells[some].numpy(), drawn.cells[some].numpy(), value[here])

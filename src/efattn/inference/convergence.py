@@ -58,21 +58,20 @@ def drift(trace: np.ndarray) -> float:
     return float(np.where(sure, share, 0.0).max())
 
 
-def convergence(traces: Sequence[tuple[str, np.ndarray, np.ndarray]], burn_in: int) -> Note | None:
+def convergence(traces: Sequence[tuple[str, np.ndarray, np.ndarray]]) -> Note | None:
     """What to tell of all chains. traces: what was drawn, (chain, 1 + sweep, statistic), and the kind of each chain."""
-    told, far = [], False
+    told, far, most = [], False, 1
     for what, trace, kind in traces:
         if trace.shape[1] < FEWEST or not np.isfinite(trace).all():
             continue
         r_hat, chance = split_r_hat(trace, kind)
         worst, moved = float(r_hat.max()), drift(trace)
         far |= worst > max(FAR, chance) and moved > DRIFT
+        most = max(most, trace.shape[1] - 1)
         told.append(f"{what} {worst:.2f} (drift {moved:.2f})")
     if not told:
         return None
-    said = f"Drawn by turns, {burn_in} sweeps a group. Split R-hat, 1 of chains that move fast: {', '.join(told)}."
+    said = f"Drawn by turns, {most} sweeps a group. Split R-hat, 1 of chains that move fast: {', '.join(told)}."
     if far:
-        said += (
-            f" They drift and are slow, so that more sweeps would change them: try {option('burn_in', 4 * burn_in)}."
-        )
+        said += f" They drift and are slow, so that more sweeps would change them: try {option('burn_in', 4 * most)}."
     return Note("convergence", said, option="burn_in", important=far)

@@ -7,7 +7,7 @@ import numpy as np
 
 from efattn.data import Table
 from efattn.errors import DataError, Note
-from efattn.inference.blank_tables import filled, group_numbers, no_item, repeated, unused
+from efattn.inference.blank_tables import check_count, filled, group_numbers, no_item, repeated, unused
 from efattn.inference.completing import How, blank_cells, completed
 from efattn.inference.fitted import Fitted
 from efattn.inference.tables import Tell
@@ -55,6 +55,10 @@ def copies(fitted: Fitted, frame: "pl.DataFrame", number: int) -> tuple[Fitted, 
     if fitted.schema.lags:
         told = replace(told, series=(name, *roles.of("series")))
     return replace(fitted, schema=replace(fitted.schema, roles=told)), repeated(frame, number, name)
+
+
+def check_sweeps(burn_in: Any) -> int | None:
+    return None if burn_in is None else check_count("burn_in", burn_in, 0)
 
 
 def check_seed(seed: Any) -> int:

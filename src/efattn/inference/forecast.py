@@ -17,7 +17,7 @@ from efattn.errors import DataError, Note, named, option
 from efattn.inference import frames
 from efattn.inference.blank_tables import DAY, as_polars, check_count, filled, unused
 from efattn.inference.completing import Blank, Completed, How, completed
-from efattn.inference.drawn_tables import check_seed, copies
+from efattn.inference.drawn_tables import check_seed, check_sweeps, copies
 from efattn.inference.fitted import Fitted
 from efattn.inference.tables import Tell, announce
 
@@ -36,14 +36,14 @@ def forecast(
     interval: float = 0.9,
     paths: bool = False,
     seed: int = 0,
-    burn_in: int = 10,
+    burn_in: int | None = None,
     member: int | None = None,
     tell: Tell = announce,
 ) -> Any:
     """The rows to come, with a column `step` and <value>_mean, _sd, _lower and _upper over so many paths; paths: all of
     them instead, told apart by a column `draw`."""
     steps, draws = check_count("steps", steps), check_count("draws", draws)
-    how = How(check_seed(seed), check_count("burn_in", burn_in), member)
+    how = How(check_seed(seed), check_sweeps(burn_in), member)
     if isinstance(interval, bool) or not isinstance(interval, Real) or not 0 < float(interval) < 1:
         raise DataError(f"{named('interval')} is a probability between 0 and 1; found {interval!r}.", option="interval")
     if not fitted.schema.lags:

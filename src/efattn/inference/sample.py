@@ -1,7 +1,8 @@
 """New groups, or given ones completed: items and values drawn jointly from a model.
 
     past      p(x, y) = product over rows of p(x_i | x_<i) p(y_i | x_<=i, y_<i): in order, each from its conditional
-    others    items, then values given items, by turns, each given all the others (Gibbs)
+    others    items, then values given items, one after the other, each given those before it; then again by turns, each
+              given all the others (Gibbs)
 
 What is given is never changed, and the rest is drawn from it: nothing is drawn and thrown away. Lengths are drawn from
 those of the groups of the fit. A mixture is that of each conditional, as in every other question.
@@ -23,7 +24,7 @@ from efattn.inference.blank_tables import (
     new_groups,
 )
 from efattn.inference.completing import How
-from efattn.inference.drawn_tables import check_seed, complete, copies
+from efattn.inference.drawn_tables import check_seed, check_sweeps, complete, copies
 from efattn.inference.fitted import Fitted
 from efattn.inference.lengths import drawn_lengths
 from efattn.inference.sample_wide import sample_wide
@@ -42,7 +43,7 @@ def sample(
     given: Table | None = None,
     *,
     seed: int = 0,
-    burn_in: int = 10,
+    burn_in: int | None = None,
     member: int | None = None,
     tell: Tell = announce,
 ) -> Any:
@@ -52,7 +53,7 @@ def sample(
     sweeps over each group where cells are drawn by turns. The seed decides everything."""
     number = None if groups is None else check_count("groups", groups)
     rows = None if length is None else check_count("length", length)
-    how = How(check_seed(seed), check_count("burn_in", burn_in), member)
+    how = How(check_seed(seed), check_sweeps(burn_in), member)
     if fitted.wide is not None:
         return sample_wide(fitted, number or (NEW if given is None else 1), rows, given, how, tell)
     random = np.random.default_rng([how.seed, 1])
