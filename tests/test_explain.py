@@ -29,7 +29,7 @@ def test_a_change_is_what_predicting_without_the_row_changes(name):
     for other in found["row"].to_list()[:2] + found["row"].to_list()[-1:]:
         without = found.filter(pl.col("row") == other)[f"{value}_mean_without"].item()
         assert without == pytest.approx(alone(model, table, row, value, other), rel=1e-5)
-    size = found[f"{value}_natural"].abs().to_numpy()
+    size = found[f"{value}_mean"].abs().to_numpy()
     assert (np.diff(size) <= 0).all()
 
 

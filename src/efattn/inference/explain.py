@@ -39,9 +39,9 @@ def explain(
     member: int | None = None,
     tell: Tell = announce,
 ) -> Any:
-    """A frame with one row for each row of the context, the one with the largest change first: row, its number in the
-    table; its item; lag; attention, the mean over members, layers and heads; and for each value column <value>_natural
-    and <value>_mean, what the row changed, and <value>_mean_without, what is predicted without it. Of items: _natural,
+    """A frame with a row for each row of the context, that which changed most first: row, its number in the table; its
+    item; lag; attention, the mean over networks, layers and heads; and for each value column <value>_natural and
+    <value>_mean, what the row changed, and <value>_mean_without, what is predicted without it. Of items: _natural,
     _probability and _probability_without.
 
     row: which row is explained, from 0. term: "value" (the default where there are values) or "item". item: one that is
@@ -59,9 +59,9 @@ def explain(
     columns = _about(fitted, groups, copies) | {"attention": answers.attention()} | told
     import polars as pl
 
-    natural = next(name for name in told if name.endswith("_natural"))
+    largest = next(name for name in told if name.endswith("_natural" if of_items else "_mean"))
     made = pl.DataFrame(columns, strict=False)
-    return table.same_kind(made.sort(pl.col(natural).abs(), descending=True, maintain_order=True))
+    return table.same_kind(made.sort(pl.col(largest).abs(), descending=True, maintain_order=True))
 
 
 def _of_items(fitted: Fitted, term: str | None, item: Any) -> bool:
