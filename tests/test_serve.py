@@ -397,3 +397,18 @@ def test_the_demo_can_be_explored(monkeypatch, tmp_path):
     monkeypatch.setattr(serving, "show", show)
     studies.demo(output=tmp_path, serve=True, port=0)
     assert told == {"demo": "weather", "model": "weather.efattn", "table": "test.csv"}
+
+
+def test_a_wide_model_is_asked_with_wide_tables():
+    words = pl.when(pl.col("real") > 3).then(pl.lit("high")).otherwise(pl.lit("low"))
+    table = TABLE.select("real", "count", kind=words)
+    engine = efa().fit_wide(table)
+    examples = {"wide": Examples(engine.fitted_, Table.read(table))}
+    served = application({"wide": engine.fitted_}, examples=examples)
+    rows = json.loads(table.head(3).with_columns(real=None).write_json())
+    told = post(served, "wide", "predict", table=rows)["rows"]
+    assert told == json.loads(engine.predict(pl.DataFrame(rows, schema_overrides={"real": pl.Float64})).write_json())
+    card = ask(served, ("GET", "/v1/models/wide", None)).json()
+    assert [one["name"] for one in card["wide"]] == table.columns
+    assert sorted(card["wide"][2]["levels"]) == ["high", "low"]
+    assert ask(served, ("GET", "/v1/models/wide/groups/1", None)).json()["rows"] == [table.row(1, named=True)]
