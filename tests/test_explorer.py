@@ -27,8 +27,8 @@ PLACES = {"group": "day", "item": "station", "attributes": ["latitude", "longitu
 def models():
     return {
         "baskets": (efa().fit(ITEMS, group="user", item="movie"), ITEMS),
-        "ratings": (efa(terms="value").fit(ITEMS, group="user", item="movie", value="real"), ITEMS),
-        "places": (efa(terms="value").fit(WEATHER, **PLACES), WEATHER),
+        "ratings": (efa(terms="value", family="gaussian").fit(ITEMS, group="user", item="movie", value="real"), ITEMS),
+        "places": (efa(terms="value", family="gaussian").fit(WEATHER, **PLACES), WEATHER),
     }
 
 

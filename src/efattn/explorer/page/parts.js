@@ -8,9 +8,12 @@ export function groupChooser(card, labels, onload, onclear) {
   const name = [card.columns.group || "group"].flat().join(", ");
   const bar = el("div", { class: "controls" });
   const choice = el("select", { id: "group" }, ...labels.map((label, i) => el("option", { value: i }, label)));
+  let latest = 0; // what was asked for before something else is not shown any more
   const load = async () => {
+    const mine = ++latest;
     try {
-      onload(await get(`/v1/models/${encodeURIComponent(card.name)}/groups/${choice.value}`));
+      const found = await get(`/v1/models/${encodeURIComponent(card.name)}/groups/${choice.value}`);
+      if (mine === latest) onload(found);
     } catch (error) {
       status(error.message, true);
     }
@@ -27,7 +30,7 @@ export function groupChooser(card, labels, onload, onclear) {
     bar.append(el("button", { type: "button", "aria-label": `Earlier ${name}`, onclick: () => step(-1) }, "‹"));
     bar.append(el("button", { type: "button", "aria-label": `Later ${name}`, onclick: () => step(1) }, "›"));
   }
-  bar.append(el("button", { type: "button", onclick: onclear }, "Start empty"));
+  bar.append(el("button", { type: "button", onclick: () => (latest++, onclear()) }, "Start empty"));
   bar.first = load;
   return bar;
 }
