@@ -12,7 +12,7 @@ from small import efa, ratings
 from small_models import fitted
 
 import efattn
-from efattn import EfattnWarning, SimpleModel, families, inference, simple
+from efattn import EfattnWarning, SimpleModel, families, inference, plots, simple
 from efattn.data import Batch
 from efattn.errors import DataError
 from efattn.inference import drawing
@@ -21,6 +21,7 @@ from efattn.inference.convergence import convergence, split_r_hat
 from efattn.inference.fitted import Part
 from efattn.inference.lengths import drawn_lengths, length_counts
 from efattn.models import Conditionals
+from efattn.plots import style
 
 quiet = pytest.mark.filterwarnings("ignore::efattn.EfattnWarning")
 
@@ -360,3 +361,18 @@ def test_rows_of_a_wide_table_are_drawn_as_its_columns_are():
         assert made["n"].equals(holes["n"])
         assert made["x"].filter(holes["x"].is_not_null()).equals(holes["x"].drop_nulls())
     assert not one.equals(two)
+
+
+@quiet
+@pytest.mark.parametrize(
+    ("name", "titles"),
+    [
+        ("past", ["How long groups are", "Items", "One item directly after another", "Values of real"]),
+        ("alone", ["How long groups are", "Values of real", "Values of count", "How alike rows of a group are"]),
+    ],
+)
+def test_a_picture_compares_real_and_generated_groups(name, titles):
+    model, table, _ = fitted(name)
+    drawn = plots.generated(model, table, model.sample(3))
+    assert [axes.get_title(loc="left") for axes in drawn] == titles
+    assert style.as_png(drawn.figure, 40).startswith(b"\x89PNG")

@@ -58,7 +58,8 @@ def sample(
         return sample_wide(fitted, number or (NEW if given is None else 1), rows, given, how, tell)
     random = np.random.default_rng([how.seed, 1])
     if given is None:
-        frame = _new(fitted, NEW if number is None else number, rows, random, tell)
+        usual = NEW if fitted.schema.roles.of("group") else 1  # without groups a table is one
+        frame = _new(fitted, usual if number is None else number, rows, random, tell)
     else:
         frame, fitted = _given(fitted, as_polars(given), number, rows, random, tell)
     drawn = complete(fitted, frame, how, tell)
@@ -126,7 +127,7 @@ def _given(
     Table.read(frame).require((*roles.of("group"), *roles.of("item"), *roles.of("order")), "given")
     if number is not None and number > 1:
         fitted, frame = copies(fitted, frame, number)
-    fixed = "item" in roles.to_json() and "item" not in fitted.terms
+    fixed = bool(roles.of("item")) and "item" not in fitted.terms
     if fixed or roles.of("attributes") or fitted.schema.lags:
         if length is not None:
             why = "items" if fixed else "attributes" if roles.of("attributes") else "times"
