@@ -141,6 +141,9 @@ def test_a_page_of_the_model_alone_and_of_rows_without_values(tmp_path, sketched
     assert "<h2>Data</h2>" not in (tmp_path / "alone.html").read_text()
     model.report(WEATHER.drop("tmax"), tmp_path / "no.html")
     assert "nothing observed to compare with" in (tmp_path / "no.html").read_text()
+    model.report(WEATHER.with_columns(tmax=pl.lit(None, pl.Float64)), tmp_path / "no.html")
+    with pytest.raises(DataError, match="nothing to look at"):
+        model.report(WEATHER.head(0), tmp_path / "empty.html")
     with pytest.raises(DataError, match="cannot be written"):
         model.report(path=tmp_path / "none" / "no.html")
     assert sorted(path.name for path in tmp_path.iterdir()) == ["alone.html", "no.html"]

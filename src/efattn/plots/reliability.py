@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from efattn.errors import counted
+from efattn.errors import DataError, counted
 from efattn.plots import style
 
 if TYPE_CHECKING:
@@ -20,6 +20,8 @@ def reliability(report: "Reliability", *, title: str | None = None, subtitle: st
     """Left, a histogram of P(Y <= y), flat if the laws are right, with the band in which 95 of 100 bars of as many
     independent rows would end. Right, how many values lie in the middle interval of every level; dots with two standard
     errors over groups, and pale ones for each item."""
+    if not len(report.pit):
+        raise DataError(f"There is no value of {report.column!r} to compare with.")
     line = f"{counted(report.rows, 'row')} in {counted(report.groups, 'group')}; CRPS {report.crps.mean:.3g}."
     asked = title or f"Can the distributions of {report.column} be trusted?"
     figure = style.page(8.6, 4.4, asked, line if subtitle is None else subtitle)

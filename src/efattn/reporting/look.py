@@ -10,7 +10,7 @@ import numpy as np
 from efattn import inference
 from efattn.data import Groups, Table, Wide
 from efattn.data.fingerprints import fingerprints
-from efattn.errors import EfattnError, Note
+from efattn.errors import DataError, EfattnError, Note
 from efattn.inference import Evaluation, Fitted
 from efattn.inference.predict import expected
 from efattn.inference.score import Rows, row_weights, term_scores
@@ -42,6 +42,8 @@ class Look:
         """Of a wide table, its long form."""
         notes: list[Note] = []
         (asked,) = encoded(fitted, [Table.read(table)], notes.append)
+        if not len(asked.table):
+            raise DataError("The table has no rows: there is nothing to look at.")
         wide, fitted = fitted.wide, replace(fitted, wide=None)  # what came back is long
         rows, whole, kept = len(asked.table), len(asked.groups), np.arange(len(asked.groups))
         if "item" in fitted.terms:
