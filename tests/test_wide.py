@@ -120,6 +120,16 @@ def test_frames_come_back_as_they_went_in(fitted):
     np.testing.assert_allclose(told["age_mean"], fitted.predict(TABLE)["age_mean"])
 
 
+def test_tables_without_rows_or_entries_are_answered(fitted):
+    none = fitted.predict(TABLE[:0])
+    assert none.columns == fitted.predict(TABLE[:2]).columns
+    assert fitted.impute(TABLE[:0]).columns[:7] == TABLE.columns
+    empty = TABLE[:2].with_columns(pl.lit(None).cast(TABLE[name].dtype).alias(name) for name in CELLS)
+    for one in [fitted.impute(empty), *fitted.impute(empty, draws=2)]:
+        assert one.select(TABLE.columns).null_count().sum_horizontal()[0] == 0
+        assert one["mood"].dtype == TABLE["mood"].dtype
+
+
 def test_columns_that_are_not_there_are_missing(fitted):
     with pytest.warns(efattn.EfattnWarning, match="count as missing"):
         told = fitted.predict(TABLE.drop("colour"))

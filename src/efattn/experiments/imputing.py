@@ -163,6 +163,23 @@ def summary(records: Sequence[Record]) -> list[Record]:
     return sorted(found, key=lambda one: one["rank"])
 
 
+def markdown(records: Sequence[Record]) -> str:
+    """A line for each lot of cells, an error for each imputer, the best in bold; of EFA also cover and CRPS."""
+    names = list(dict.fromkeys(record["imputer"] for record in records))
+    lots = dict[tuple[Any, ...], dict[str, Record]]()
+    for record in records:
+        key = (record["table"], record["way"], f"{record['rate']:.0%}")
+        lots.setdefault(key, {})[record["imputer"]] = record
+    lines = [f"| table | hidden | rate | {' | '.join(names)} | cover | CRPS |", "|---" * (len(names) + 5) + "|"]
+    for key, mine in lots.items():
+        best = min(record["error"] for record in mine.values())
+        told = [f"{one['error']:.3f}" if (one := mine.get(name)) else "" for name in names]
+        told = [f"**{word}**" if word == f"{best:.3f}" else word for word in told]
+        ours = next(record for record in mine.values() if "cover" in record)
+        lines.append(f"| {' | '.join([*key, *told])} | {ours['cover']:.2f} | {ours['crps']:.3f} |")
+    return "\n".join(lines)
+
+
 def write(path: Path, records: Sequence[Record]) -> None:
     """A line a run, and what they say together."""
     lines = ",\n".join(f"  {json.dumps(record)}" for record in ranked(records))

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from efattn.data import Table, Wide
-from efattn.data.wide import VALUE
+from efattn.data.wide import MOST_LEVELS, VALUE
 from efattn.errors import Note
 from efattn.families import Family, PerItem
 from efattn.inference.fitted import Fitted
@@ -96,26 +96,27 @@ def told(fitted: Fitted, answers: dict[str, np.ndarray]) -> dict[str, Any]:
     shaped = {name.removeprefix(f"{VALUE}_"): x.reshape(-1, len(wide)) for name, x in answers.items()}
     for c, column in enumerate(wide.columns):
         mine = {kind: x[:, c] for kind, x in shaped.items()}
+        nothing = np.full(len(mine["mean"]), np.nan)  # of no rows there are no levels either
         family = family_of(fitted, c)
+        levels = {f"p_{level}": mine.get(f"p_{level}", nothing) for level in family.level_names}
+        mode = {"mode": mine.get("mode", nothing)} if levels else {}
         if column.levels:
-            columns |= _of_levels(wide, c, mine, family)
+            columns |= _of_words(wide, c, mine["mean"], mode.get("mode"), list(levels.values()))
             continue
-        levels = [f"p_{level}" for level in family.level_names]
-        for kind, x in mine.items():
-            if (kind.startswith("p_") and kind not in levels) or (kind == "mode" and not family.level_names):
-                continue
-            columns[f"{column.name}_{kind}"] = x
+        own = {kind: x for kind, x in mine.items() if kind != "mode" and not kind.startswith("p_")}
+        shown = levels if len(levels) <= MOST_LEVELS else {}
+        columns |= {f"{column.name}_{kind}": x for kind, x in {**own, **mode, **shown}.items()}
     return columns
 
 
-def _of_levels(wide: Wide, number: int, mine: dict[str, np.ndarray], family: Family) -> dict[str, Any]:
-    """Of words and of truth: the most probable, and the probability of each."""
+def _of_words(
+    wide: Wide, number: int, mean: np.ndarray, mode: np.ndarray | None, p: Sequence[np.ndarray]
+) -> dict[str, Any]:
+    """Of words and of truth: the most probable, and the probability of each. Of two without a mode of their own, the
+    mean is the probability of the second."""
     column = wide.columns[number]
-    if len(column.levels) == 2 and not family.level_names:
-        p = [1 - mine["mean"], mine["mean"]]
-    else:
-        p = [mine.get(f"p_{level}", np.full(len(mine["mean"]), np.nan)) for level in range(len(column.levels))]
-    mode = mine["mode"] if family.level_names else (mine["mean"] >= 0.5).astype(float)
+    p = p or [1 - mean, mean]
+    mode = np.where(np.isnan(mean), np.nan, mean >= 0.5) if mode is None else mode
     shown = {f"{column.name}_p_{level}": x for level, x in zip(column.levels, p, strict=True)}
     return {f"{column.name}_mode": wide.decoded(number, mode)} | shown
 
