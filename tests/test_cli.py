@@ -39,6 +39,9 @@ VERBS = [
     "sample",
     "forecast",
     "where-next",
+    "impute",
+    "report",
+    "embeddings",
 ]
 ROLES = ["--group", "user", "--item", "movie", "--value", "rating", "--order", "at", "--context", "past"]
 
