@@ -41,6 +41,8 @@ Member = Annotated[
     int | None, typer.Option(help="One member of an ensemble, from 0; by default their mixture.", show_default=False)
 ]
 OneMember = Annotated[int, typer.Option("--member", help="Which member of an ensemble, from 0.")]
+Interval = Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")]
+Seed = Annotated[int, typer.Option(min=0, help="Decides everything that is drawn.")]
 
 Separator = Annotated[str | None, typer.Option(help="Between the columns.", rich_help_panel=PANEL, show_default=False)]
 Decimal = Annotated[
@@ -144,6 +146,11 @@ def is_number(word: str) -> bool:
         return math.isfinite(float(word))
     except ValueError:
         return False
+
+
+def check_interval(interval: float) -> None:
+    if not 0 < interval < 1:
+        raise DataError(f"{flag('interval')} is a probability between 0 and 1; found {interval!r}.", option="interval")
 
 
 def check_piece_size(size: float) -> None:

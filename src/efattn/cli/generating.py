@@ -6,10 +6,8 @@ import typer
 
 from efattn.cli import arguments, tables
 from efattn.cli import output as out
-from efattn.cli.messages import note, say
-from efattn.errors import counted
+from efattn.cli.messages import note
 
-Seed = Annotated[int, typer.Option(min=0, help="Decides everything that is drawn.")]
 BurnIn = Annotated[
     int | None,
     typer.Option(
@@ -60,7 +58,7 @@ def sample(
             show_default=False,
         ),
     ] = None,
-    seed: Seed = 0,
+    seed: arguments.Seed = 0,
     burn_in: BurnIn = None,
     member: arguments.Member = None,
     output: arguments.Output = None,
@@ -91,9 +89,9 @@ def forecast(
     table: arguments.Source,
     steps: Annotated[int, typer.Option(min=1, help="How many groups to come.")] = 5,
     draws: Annotated[int, typer.Option(min=1, help="How many paths are drawn.")] = 200,
-    interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
+    interval: arguments.Interval = 0.9,
     paths: Annotated[bool, typer.Option("--paths", help="Give all paths, not means and intervals.")] = False,
-    seed: Seed = 0,
+    seed: arguments.Seed = 0,
     burn_in: BurnIn = None,
     member: arguments.Member = None,
     output: arguments.Output = None,
@@ -125,7 +123,7 @@ def where_next(
         str, typer.Argument(metavar="CANDIDATES", help="Rows that might be measured.", show_default=False)
     ],
     draws: Annotated[int, typer.Option(min=1, help="Of what each measurement may give.")] = 20,
-    seed: Seed = 0,
+    seed: arguments.Seed = 0,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,
@@ -154,6 +152,4 @@ def _deliver(frame: Any, output: Any, json: bool) -> None:
     from efattn.data import Table
     from efattn.inference.blank_tables import as_polars
 
-    rows = out.deliver([as_polars(Table.read(frame))], output, json)
-    if output is not None:
-        say(f"Wrote {counted(rows, 'row')} to {output}.")
+    out.deliver_rows([as_polars(Table.read(frame))], output, json)

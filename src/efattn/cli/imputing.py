@@ -6,8 +6,7 @@ import typer
 
 from efattn.cli import arguments, tables
 from efattn.cli import output as out
-from efattn.cli.messages import note, say
-from efattn.errors import DataError, counted
+from efattn.cli.messages import note
 
 EXAMPLES = """Examples:
 
@@ -25,8 +24,8 @@ def impute(
     model: arguments.Model,
     table: arguments.Source,
     draws: Annotated[int, typer.Option(min=0, help="Complete the table so many times by joint draws.")] = 0,
-    seed: Annotated[int, typer.Option(min=0, help="Of the draws.")] = 0,
-    interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
+    seed: arguments.Seed = 0,
+    interval: arguments.Interval = 0.9,
     output: arguments.Output = None,
     force: arguments.Force = False,
     json: arguments.Json = False,
@@ -41,8 +40,7 @@ def impute(
     numbered in a column draw."""
     out.check_output(output, force, out.FORMATS)
     arguments.check_piece_size(piece_size)
-    if not 0 < interval < 1:
-        raise DataError(f"--interval is a probability between 0 and 1; found {interval!r}.", option="interval")
+    arguments.check_interval(interval)
     fitted = tables.both(model, table, layout)
 
     from efattn import inference
@@ -53,6 +51,4 @@ def impute(
 
     pieces = tables.pieces(fitted, table, layout, piece_size, "Imputing", writable)
     answers = inference.impute(fitted, pieces, draws=draws, seed=seed, interval=interval, tell=note)
-    rows = out.deliver(map(frames.numbered, answers) if draws else answers, output, json)
-    if output is not None:
-        say(f"Wrote {counted(rows, 'row')} to {output}.")
+    out.deliver_rows(map(frames.numbered, answers) if draws else answers, output, json)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from efattn.cli.messages import emit, say, visible
-from efattn.errors import DataError
+from efattn.errors import DataError, counted
 
 if TYPE_CHECKING:
     import polars as pl
@@ -85,6 +85,13 @@ def deliver(frames: "Iterable[pl.DataFrame]", output: Path | None, as_json: bool
     if table and not as_json and sys.stdout.isatty():
         return sum(show(frame) for frame in frames)
     return _json_rows(frames) if as_json else _csv_rows(frames, None, ",")
+
+
+def deliver_rows(frames: "Iterable[pl.DataFrame]", output: Path | None, as_json: bool) -> None:
+    """The same, and say how many went to a file."""
+    rows = deliver(frames, output, as_json)
+    if output is not None:
+        say(f"Wrote {counted(rows, 'row')} to {output}.")
 
 
 def _to_file(frames: "Iterable[pl.DataFrame]", output: Path) -> int:

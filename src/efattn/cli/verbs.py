@@ -10,7 +10,7 @@ from efattn.cli import arguments, tables
 from efattn.cli import output as out
 from efattn.cli.messages import in_words, note, say, tell
 from efattn.cli.names import flag
-from efattn.errors import DataError, counted
+from efattn.errors import DataError
 
 K = Annotated[int, typer.Option(flag("k"), "-k", help="How many.")]
 NARROW, MOST = 8, 5  # letters of a context that are enough to know it by; contexts that are named
@@ -82,7 +82,7 @@ def score(
 def predict(
     model: arguments.Model,
     table: arguments.Source,
-    interval: Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")] = 0.9,
+    interval: arguments.Interval = 0.9,
     quantiles: Annotated[
         list[str] | None,
         typer.Option(
@@ -110,8 +110,7 @@ def predict(
     lags."""
     out.check_output(output, force, out.FORMATS)
     arguments.check_piece_size(piece_size)
-    if not 0 < interval < 1:
-        raise DataError(f"--interval is a probability between 0 and 1; found {interval!r}.", option="interval")
+    arguments.check_interval(interval)
     levels = arguments.numbers("quantiles", quantiles)
     fitted = tables.both(model, table, layout)
 
@@ -123,9 +122,7 @@ def predict(
     known = None if given is None else [name.strip() for word in given for name in word.split(",")]
     pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", writable)
     told = inference.predict(fitted, pieces, interval, quantiles=levels, given=known, member=member, tell=note)
-    rows = out.deliver(told, output, json)
-    if output is not None:
-        say(f"Wrote {counted(rows, 'row')} to {output}.")
+    out.deliver_rows(told, output, json)
 
 
 @arguments.laid_out

@@ -69,8 +69,8 @@ class Questions(ABC):
         """The table with its nulls filled in by what is expected of each given all that is observed in its group (of a
         wide table, in its row), any number of them in one group; of words, of ordered categories and of yes or no by
         the most probable. <value>_sd, _lower and _upper stand beside, null where nothing was missing. draws=m: a list
-        of m completed tables, drawn jointly within each group (Gibbs sampling, ten sweeps of each of m chains), whose
-        estimates `efattn.pool` puts together. The same group gets the same answer whatever else is in the table."""
+        of m completed tables, drawn jointly within each group, whose estimates
+        `efattn.pool` puts together. The same group gets the same answer whatever else is in the table."""
         (answer,) = inference.impute(self._fitted(), [Table.read(table)], draws=draws, seed=seed, interval=interval)
         return answer
 

@@ -15,7 +15,7 @@ import torch
 
 from efattn.families.base import Family
 from efattn.families.gaussian import Gaussian
-from efattn.families.limits import Limit, Limits, log_below
+from efattn.families.limits import BetweenLimits, Limit, Limits, log_below
 from efattn.families.log_normal import LogNormal
 from efattn.families.marginal import observed
 from efattn.families.stable import precise, precisely
@@ -27,7 +27,7 @@ BASE = Gaussian()
 
 @final
 @dataclass(frozen=True)
-class Censored(Family):
+class Censored(BetweenLimits):
     """Numbers from lower to upper, either of which may be None; a value at a limit lies there or beyond. base:
     Gaussian() or LogNormal(). unit: how many of the table's units one of its own is."""
 
@@ -36,8 +36,6 @@ class Censored(Family):
     upper: Limit = None
     unit: float = field(default=1.0, repr=False)
     name: ClassVar[str] = "censored"
-    discrete = False
-    exposures = ()
 
     def __post_init__(self) -> None:
         Limits.of("Censored", self.base, self.lower, self.upper)
@@ -56,32 +54,12 @@ class Censored(Family):
         return {"lower": low, "upper": high if np.sum(seen == high) > 1 and high > low else None}
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.base, self.lower, self.upper)
-
-    @property
-    def shared(self) -> tuple[bool, ...]:
-        return self.base.shared
-
-    @property
     def support(self) -> Between:
         return self.limits.support("A value beyond a limit is written as the limit.")
 
     @property
     def atoms(self) -> tuple[float, ...]:
         return tuple(x for x in (self.lower, self.upper) if x is not None)
-
-    @property
-    def standardised(self) -> bool:
-        return self.base.standardised
-
-    @property
-    def units_by_item(self) -> bool:
-        return not self.standardised
-
-    @property
-    def underlying(self) -> Family:
-        return self.base
 
     def in_units(self, centre: float, scale: float) -> "Censored":
         lower, upper = self.limits.in_units(centre, scale)

@@ -8,9 +8,8 @@ natural parameters (eta, z), statistics (t(y), [y = 0]) and log-partition A + lo
 """
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Literal, final
+from typing import ClassVar, Literal, final
 
-import numpy as np
 import torch
 
 from efattn.errors import EfattnError
@@ -20,8 +19,7 @@ from efattn.families.marginal import observed
 from efattn.families.negative_binomial import NegativeBinomial
 from efattn.families.poisson import Poisson
 from efattn.families.stable import bounded, precise, precisely
-from efattn.families.supports import WholeNumbers
-from efattn.families.zeros import BOUND, check_counts, log_rest, marginal_counts, whole_quantile
+from efattn.families.zeros import BOUND, ZerosOfTheirOwn, check_counts, log_rest, marginal_counts, whole_quantile
 
 RARE, MANY = 1e-9, 1e6  # a probability of any count above 0, below which a draw of such is 1, and a mean above which
 
@@ -31,7 +29,7 @@ BASE = NegativeBinomial()
 
 @final
 @dataclass(frozen=True)
-class Hurdle(ExponentialFamily):
+class Hurdle(ZerosOfTheirOwn, ExponentialFamily):
     """0, 1, 2, ... with zeros of their own. zeros: whether their odds, relative to those of `base`, are the same for
     all rows ("learned", around which a network may still move them) or "predicted" as the rate is."""
 
@@ -39,8 +37,6 @@ class Hurdle(ExponentialFamily):
     zeros: Literal["learned", "predicted"] = "learned"
     exponential: bool = field(init=False, repr=False, compare=False)
     name: ClassVar[str] = "hurdle"
-    discrete = True
-    support = WholeNumbers(0)
 
     def __post_init__(self) -> None:
         check_counts("Hurdle", self.base)
@@ -50,18 +46,6 @@ class Hurdle(ExponentialFamily):
     @classmethod
     def examples(cls) -> "tuple[Hurdle, ...]":
         return cls(), cls(Poisson(), zeros="predicted")
-
-    @classmethod
-    def sized(cls, values: np.ndarray, columns: int) -> dict[str, Any]:
-        return {"base": NegativeBinomial()}
-
-    @property
-    def shared(self) -> tuple[bool, ...]:
-        return (*self.base.shared, self.zeros == "learned")
-
-    @property
-    def exposures(self) -> tuple[int, ...]:
-        return self.base.exposures
 
     def natural(self, f: torch.Tensor) -> torch.Tensor:
         return torch.cat([self._exponential().natural(f[..., :-1]), self._z(f).unsqueeze(-1)], -1)

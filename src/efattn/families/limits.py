@@ -182,3 +182,33 @@ def _legendre() -> tuple[np.ndarray, np.ndarray]:
 def _nodes(like: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     x, weight = (torch.from_numpy(part).to(like) for part in _legendre())
     return x, weight
+
+
+class BetweenLimits(Family):
+    """What censored and truncated values share: the base's outputs, and limits that move with the units."""
+
+    base: Family
+    lower: Limit
+    upper: Limit
+    discrete = False
+    exposures = ()
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(self.base, self.lower, self.upper)
+
+    @property
+    def shared(self) -> tuple[bool, ...]:
+        return self.base.shared
+
+    @property
+    def standardised(self) -> bool:
+        return self.base.standardised
+
+    @property
+    def units_by_item(self) -> bool:
+        return not self.standardised
+
+    @property
+    def underlying(self) -> Family:
+        return self.base

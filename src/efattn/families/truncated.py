@@ -14,7 +14,7 @@ import torch
 
 from efattn.families.base import ExponentialFamily, Family
 from efattn.families.gaussian import Gaussian
-from efattn.families.limits import Limit, Limits, units
+from efattn.families.limits import BetweenLimits, Limit, Limits, units
 from efattn.families.log_normal import LogNormal
 from efattn.families.marginal import average, maximise, observed
 from efattn.families.stable import bounded, precise, precisely, unbounded
@@ -25,15 +25,13 @@ BASE = Gaussian()
 
 @final
 @dataclass(frozen=True)
-class Truncated(ExponentialFamily):
+class Truncated(BetweenLimits, ExponentialFamily):
     """Numbers from lower to upper, either of which may be None; base: Gaussian() or LogNormal()."""
 
     base: Family = BASE
     lower: Limit = None
     upper: Limit = None
     name: ClassVar[str] = "truncated"
-    discrete = False
-    exposures = ()
 
     def __post_init__(self) -> None:
         Limits.of("Truncated", self.base, self.lower, self.upper)
@@ -49,28 +47,8 @@ class Truncated(ExponentialFamily):
         return {"lower": float(seen.min()) if seen.size else 0.0}
 
     @property
-    def limits(self) -> Limits:
-        return Limits(self.base, self.lower, self.upper)
-
-    @property
-    def shared(self) -> tuple[bool, ...]:
-        return self.base.shared
-
-    @property
     def support(self) -> Between:
         return self.limits.support("Values beyond the limits do not go with this family: widen them, or leave it out.")
-
-    @property
-    def standardised(self) -> bool:
-        return self.base.standardised
-
-    @property
-    def units_by_item(self) -> bool:
-        return not self.standardised
-
-    @property
-    def underlying(self) -> Family:
-        return self.base
 
     def in_units(self, centre: float, scale: float) -> "Truncated":
         lower, upper = self.limits.in_units(centre, scale)

@@ -6,9 +6,8 @@ f = (those of the base, z). A mixture, and no exponential family.
 """
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, final
+from typing import ClassVar, Literal, final
 
-import numpy as np
 import torch
 from torch.nn.functional import logsigmoid
 
@@ -19,8 +18,7 @@ from efattn.families.moments import LEAST
 from efattn.families.negative_binomial import NegativeBinomial
 from efattn.families.poisson import Poisson
 from efattn.families.stable import bounded, precise, precisely
-from efattn.families.supports import WholeNumbers
-from efattn.families.zeros import BOUND, check_counts, marginal_counts, whole_quantile
+from efattn.families.zeros import BOUND, ZerosOfTheirOwn, check_counts, marginal_counts, whole_quantile
 
 MOST = 0.9  # of the largest share of extra zeros that a mean and a variance allow
 
@@ -30,15 +28,13 @@ BASE = NegativeBinomial()
 
 @final
 @dataclass(frozen=True)
-class ZeroInflated(Family):
+class ZeroInflated(ZerosOfTheirOwn):
     """0, 1, 2, ... with more zeros than `base` has. zeros: whether their share is the same for all rows ("learned",
     around which a network may still move it) or "predicted" as the rate is."""
 
     base: Family = BASE
     zeros: Literal["learned", "predicted"] = "learned"
     name: ClassVar[str] = "zero_inflated"
-    discrete = True
-    support = WholeNumbers(0)
 
     def __post_init__(self) -> None:
         check_counts("ZeroInflated", self.base)
@@ -47,18 +43,6 @@ class ZeroInflated(Family):
     @classmethod
     def examples(cls) -> "tuple[ZeroInflated, ...]":
         return cls(), cls(Poisson(), zeros="predicted")
-
-    @classmethod
-    def sized(cls, values: np.ndarray, columns: int) -> dict[str, Any]:
-        return {"base": NegativeBinomial()}
-
-    @property
-    def shared(self) -> tuple[bool, ...]:
-        return (*self.base.shared, self.zeros == "learned")
-
-    @property
-    def exposures(self) -> tuple[int, ...]:
-        return self.base.exposures
 
     @precisely
     def log_prob(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:

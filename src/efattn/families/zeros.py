@@ -1,15 +1,39 @@
 """Zeros that a law of counts does not explain: what zero-inflated and hurdle counts share."""
 
 from collections.abc import Callable
+from typing import Any, Literal
 
+import numpy as np
 import torch
 
 from efattn.errors import DataError
 from efattn.families.base import Family
 from efattn.families.marginal import average, maximise, observed
+from efattn.families.negative_binomial import NegativeBinomial
 from efattn.families.supports import WholeNumbers
 
 BOUND = 20.0  # of log odds
+
+
+class ZerosOfTheirOwn(Family):
+    """What does not depend on how they come about."""
+
+    base: Family
+    zeros: Literal["learned", "predicted"]
+    discrete = True
+    support = WholeNumbers(0)
+
+    @classmethod
+    def sized(cls, values: np.ndarray, columns: int) -> dict[str, Any]:
+        return {"base": NegativeBinomial()}
+
+    @property
+    def shared(self) -> tuple[bool, ...]:
+        return (*self.base.shared, self.zeros == "learned")
+
+    @property
+    def exposures(self) -> tuple[int, ...]:
+        return self.base.exposures
 
 
 def check_counts(title: str, base: object) -> None:

@@ -1,14 +1,12 @@
 """Draws of all missing cells of a group together: multiple imputation.
 
-    start     cell by cell, each from its law given what is observed and what was drawn before it; the rest is missing
-    sweeps    then Gibbs: each cell again from its law given all others, observed or as drawn last, SWEEPS times
+Cell by cell, each from its law given what is observed and what was drawn before it, while the rest is missing: a draw
+of a joint law. (Gibbs sweeps, each cell again given all others, need not have one: conditionals that were fitted one by
+one are not those of one law, and sweeps over them can run away.) From the past, it is the law of values given earlier
+ones.
 
-A draw is a chain of its own, so that draws are independent of each other, and the sweeps are its burn-in. The start
-alone is a draw of the joint law, as far as what a model says with cells missing agrees with what it says without; the
-sweeps make up for what does not. From the past, the start is the joint law of values given earlier ones, and there are
-no sweeps: later values do not inform earlier ones. Random numbers belong to a group: they follow from the seed, its
-name and what it holds, so that the same group is completed in the same way whatever surrounds it. Lags are context,
-whose own missing cells stay missing.
+Random numbers belong to a group: they follow from the seed, its name and what it holds, so that the same group is
+completed in the same way whatever surrounds it. Lags are context, whose own missing cells stay missing.
 """
 
 import hashlib
@@ -26,7 +24,6 @@ from efattn.inference.holes import Said, Slots
 from efattn.inference.predict import in_units
 from efattn.models.scoring import at
 
-SWEEPS = 10
 EDGE = 2.0**-40  # of levels at which a law is read off: its ends may be infinite
 
 
@@ -48,7 +45,7 @@ def drawn(fitted: Fitted, parts: Sequence[Part], groups: Groups, rows: int, draw
         together = max(TOKENS // max(batch.exists.numel(), 1), 1)
         for first in range(0, draws, together):
             some = range(first, min(first + together, draws))
-            value, item, row = _chains(family, parts, batch, where, keys, some, seed)
+            value, item, row = _draws_of(family, parts, batch, where, keys, some, seed)
             for k, draw in enumerate(some):
                 out[draw, row] = in_units(fitted, value[k], item, spread=False)
     out[:, ~holes.missing(groups, rows)] = np.nan
@@ -65,7 +62,7 @@ def _key(groups: Groups, at: np.ndarray) -> bytes:
     return digest.digest()
 
 
-def _chains(
+def _draws_of(
     family: Product, parts: Sequence[Part], batch: Batch, where: Slots, keys: Sequence[bytes], draws: range, seed: int
 ) -> tuple[np.ndarray, np.ndarray | None, np.ndarray]:
     """(draw, row, column) as a model sees them, and items and rows (row,): all groups of a batch at once."""
@@ -73,21 +70,18 @@ def _chains(
     again = torch.arange(groups).repeat(len(draws))
     batch = batch.select(again)
     place, there = where.place[again], where.there[again]
-    sweeps = 0 if parts[0].model.context == "past" else SWEEPS
-    random = torch.zeros(len(again), sweeps + 1, most, 1 + family.columns, dtype=torch.float64)
+    random = torch.zeros(len(again), most, 1 + family.columns, dtype=torch.float64)
     for k, (draw, group) in enumerate((draw, group) for draw in draws for group in range(groups)):
         count = int(where.there[group].sum())
-        shape = (sweeps + 1, count, 1 + family.columns)
-        random[k, :, :count] = torch.from_numpy(_uniform(keys[group], seed, draw, shape)).clamp(EDGE, 1 - EDGE)
+        levels = torch.from_numpy(_uniform(keys[group], seed, draw, (count, 1 + family.columns)))
+        random[k, :count] = levels.clamp(EDGE, 1 - EDGE)
     assert batch.value is not None
     assert batch.observed is not None
     open_, batch = ~batch.observed, batch.replace(value=batch.value.clone(), observed=batch.observed.clone())
-    alone = there.sum(1) == 1
-    for sweep in range(sweeps + 1):
-        for t in range(most):
-            mine = (there[:, t] & ~(alone & (sweep > 0))).nonzero().squeeze(-1)
-            if len(mine):
-                _step(family, parts, batch, open_, mine, place[mine, t], random[mine, sweep, t])
+    for t in range(most):
+        mine = there[:, t].nonzero().squeeze(-1)
+        if len(mine):
+            _step(family, parts, batch, open_, mine, place[mine, t], random[mine, t])
     assert batch.value is not None
     found = at(batch.value[:, : batch.length].double(), place)[there]
     value = found.reshape(len(draws), -1, family.columns).numpy()
@@ -105,7 +99,7 @@ def _uniform(key: bytes, seed: int, draw: int, shape: tuple[int, ...]) -> np.nda
 def _step(
     family: Product, parts: Sequence[Part], batch: Batch, open_: Tensor, mine: Tensor, place: Tensor, random: Tensor
 ) -> None:
-    """One cell of each of these groups anew. random: (group, 1 + column), for the mixture's part and for values."""
+    """One cell of each of these groups. random: (group, 1 + column), for the mixture's part and for values."""
     here = batch.select(mine)
     every = Slots(place[:, None], torch.ones(len(mine), 1, dtype=torch.bool))
     one: Said = holes.said(parts, here, every, ~open_[mine])
