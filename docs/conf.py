@@ -33,7 +33,7 @@ nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_number_source_lines = False
 os.environ["EFATTN_DOCS"] = str(HERE)  # for pages whose cells read files of this repository
-os.environ["COLUMNS"] = "100"
+os.environ["OMP_NUM_THREADS"] = "1"  # the same numbers whatever the machine
 
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
@@ -46,7 +46,7 @@ autodoc_preserve_defaults = True
 autodoc_class_signature = "mixed"
 add_module_names = False
 python_maximum_signature_line_length = 100
-toc_object_entries = False
+toc_object_entries_show_parents = "hide"
 
 html_theme = "pydata_sphinx_theme"
 html_title = "efattn"
@@ -62,7 +62,7 @@ html_theme_options = {
     "header_links_before_dropdown": 6,
     "navigation_with_keys": False,
     "navbar_end": ["theme-switcher"],
-    "secondary_sidebar_items": {"**": ["page-toc"], "api/**": ["page-toc"]},
+    "secondary_sidebar_items": ["page-toc"],
     "footer_start": ["copyright"],
     "footer_end": [],
     "pygments_light_style": "a11y-high-contrast-light",
