@@ -16,7 +16,7 @@ import efattn  # noqa: E402
 
 project, author = "efattn", "The efattn authors"
 version = release = efattn.__version__
-extensions = ["sphinx.ext.autodoc", "myst_nb", "docstrings", "formulas", "whole"]
+extensions = ["sphinx.ext.autodoc", "myst_nb", "docstrings", "formulas"]
 root_doc = "index"
 exclude_patterns = ["_site", "figures"]
 templates_path: list[str] = []
@@ -31,14 +31,14 @@ nb_execution_in_temp = True
 nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
-nb_number_source_lines = False
+nb_render_markdown_format = "myst"  # which knows tables
 os.environ["EFATTN_DOCS"] = str(HERE)  # for pages whose cells read files of this repository
 os.environ["OMP_NUM_THREADS"] = "1"  # the same numbers whatever the machine
 
 myst_enable_extensions = ["dollarmath", "deflist", "colon_fence"]
 myst_heading_anchors = 3
-myst_links_external_new_tab = False
-suppress_warnings = ["misc.highlighting_failure"]
+highlight_language = "none"  # a block says what it is
+smartquotes = False
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"
@@ -68,4 +68,5 @@ html_theme_options = {
     "pygments_light_style": "a11y-high-contrast-light",
     "pygments_dark_style": "a11y-high-contrast-dark",
 }
-copyright = "the efattn authors, Apache-2.0"  # noqa: A001
+html_context = {"default_mode": "auto"}
+copyright = "the efattn authors, Apache-2.0"

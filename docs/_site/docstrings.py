@@ -1,8 +1,8 @@
 """The library's docstrings, which are plain text, as Sphinx wants them.
 
-    a paragraph                      a paragraph, with `names` as code and nothing else marked
-    indented lines, or columns       kept as they are
-    indented lines of "name: text"   a list of names
+a paragraph                      a paragraph, with `names` as code and nothing else marked
+indented lines, or columns       kept as they are
+indented lines of "name: text"   a list of names
 """
 
 import re
@@ -32,8 +32,9 @@ def paragraphs(lines: list[str]) -> list[list[str]]:
 def plain(text: str) -> str:
     """Words with nothing marked but `code`."""
     parts = re.split(r"`+([^`]+)`+", text)
-    words = [f"``{part}``" if k % 2 else MARKS.sub(lambda found: "\\" + found.group(), part) for k, part in enumerate(parts)]
-    return "".join(words)
+    for k, part in enumerate(parts):
+        parts[k] = f"``{part}``" if k % 2 else MARKS.sub(lambda found: "\\" + found.group(), part)
+    return "".join(parts)
 
 
 def rendered(lines: list[str]) -> list[str]:
@@ -77,6 +78,13 @@ def _process(app: Any, what: str, name: str, obj: Any, options: Any, lines: list
     lines[:] = rendered(lines)
 
 
+def _signature(app: Any, what: str, name: str, obj: Any, options: Any, signature: Any, returned: Any) -> Any:
+    """Where a docstring lists the options with their defaults, that is enough."""
+    listed = what == "class" and "\nOptions:\n" in (obj.__doc__ or "")
+    return ("(...)", None) if listed else (signature, returned)
+
+
 def setup(app: Any) -> dict[str, Any]:
     app.connect("autodoc-process-docstring", _process)
+    app.connect("autodoc-process-signature", _signature)
     return {"parallel_read_safe": True, "parallel_write_safe": True}
