@@ -32,6 +32,10 @@ nb_execution_timeout = 300
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 nb_render_markdown_format = "myst"  # which knows tables
+_profile = HOME / "build" / "ipython" / "profile_default"  # the reader's own IPython profile plays no part
+_profile.mkdir(parents=True, exist_ok=True)
+(_profile / "ipython_kernel_config.py").write_text('get_config().IPKernelApp.log_level = "ERROR"\n')
+os.environ["IPYTHONDIR"] = str(_profile.parent)
 os.environ["EFATTN_DOCS"] = str(HERE)  # for pages whose cells read files of this repository
 os.environ["OMP_NUM_THREADS"] = "1"  # the same numbers whatever the machine
 
