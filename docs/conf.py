@@ -59,7 +59,7 @@ html_css_files = ["efattn.css"]
 html_copy_source = False
 html_show_sourcelink = False
 html_show_sphinx = False
-html_sidebars = {"index": []}
+html_sidebars = {"index": [], "results": [], "tutorials/start": []}
 html_theme_options = {
     "show_prev_next": True,
     "navbar_align": "left",
