@@ -123,6 +123,10 @@ class Evaluation:
         table = frames.frame({name: [getattr(line, name) for line in self.lines] for name in Line._fields})
         return f"{table}\n{self.words}\n{self.trust}"
 
+    def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
+        """As a notebook shows it."""
+        printer.text(str(self))
+
     @property
     def words(self) -> str:
         """What was predicted, in a sentence or two."""
