@@ -189,7 +189,7 @@ def roles_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
 
     columns: dict[str, Any] = {}
     for name in ("id", "exclude"):
-        if asked[name] is not None:
+        if asked.get(name) is not None:
             raise DataError(f"{flag(name)} is for --wide tables.", option=name)
     for role in ROLES:
         words = asked[role.name]

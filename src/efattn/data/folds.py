@@ -49,8 +49,8 @@ def group_folds(
 
 
 def parts_in_turn(groups: Groups, folds: int, seed: int = 0) -> list[Parts]:
-    """Each group is held out once: at random, with lags the times in blocks. Of one group, its rows."""
-    if len(groups) == 1:
+    """Each group is held out once: at random, with lags the times in blocks. Of the only group there is, its rows."""
+    if len(groups) == 1 and len(groups.rows) == len(groups.every.row):
         fold = _fold(len(groups.rows), folds, "row", seed)
         return [rows_apart(groups, fold == k) for k in range(folds)]
     if groups.lagged is not None and groups.time is not None:

@@ -116,4 +116,5 @@ class Nominal(ExponentialFamily):
 
     def _cumulative(self, f: torch.Tensor) -> torch.Tensor:
         """P(y <= k) for all levels, (..., K)."""
-        return self.probabilities(precise(f.detach())).cumsum(-1)
+        below = self.probabilities(precise(f.detach()))[..., :-1].cumsum(-1)
+        return pad(below, (0, 1), value=1.0)
