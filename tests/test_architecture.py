@@ -93,11 +93,16 @@ def test_importing_the_package_loads_no_torch():
 
 @pytest.mark.parametrize(
     ("given", "before", "want"),
-    [({}, "", "PASSIVE"), ({"OMP_WAIT_POLICY": "ACTIVE"}, "", "ACTIVE"), ({}, "sys.modules['torch'] = sys", "None")],
+    [
+        ({}, "", "500"),
+        ({"GOMP_SPINCOUNT": "9"}, "", "9"),
+        ({"OMP_WAIT_POLICY": "ACTIVE"}, "", "None"),
+        ({}, "sys.modules['torch'] = sys", "None"),
+    ],
 )
-def test_threads_wait_asleep_unless_somebody_has_chosen(given, before, want):
-    code = f"import os, sys; {before or 'pass'}; import efattn; print(os.environ.get('OMP_WAIT_POLICY'))"
-    rest = {name: value for name, value in os.environ.items() if name != "OMP_WAIT_POLICY"}
+def test_threads_soon_sleep_where_they_wait_unless_somebody_has_chosen(given, before, want):
+    code = f"import os, sys; {before or 'pass'}; import efattn; print(os.environ.get('GOMP_SPINCOUNT'))"
+    rest = {name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")}
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True, env=rest | given)
     assert done.stdout.strip() == want
 

@@ -10,8 +10,8 @@ from typing import Any
 
 __version__ = "0.1.0"
 
-if "torch" not in sys.modules:  # which reads it once. Threads that spin while they wait stall beside other programs
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+if "torch" not in sys.modules and "OMP_WAIT_POLICY" not in os.environ:  # which are read once
+    os.environ.setdefault("GOMP_SPINCOUNT", "500")  # threads that spin long while they wait stall beside other programs
 
 _HOMES = {
     "EFA": "efattn.estimators",
