@@ -46,9 +46,6 @@ def impute(
     from efattn import inference
     from efattn.inference import frames
 
-    def writable(frame: Any) -> None:
-        out.check_columns(frame.schema, output, json)
-
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Imputing", writable)
+    pieces = tables.pieces(fitted, table, layout, piece_size, "Imputing", out.checker(output, json))
     answers = inference.impute(fitted, pieces, draws=draws, seed=seed, interval=interval, tell=note)
     out.deliver_rows(map(frames.numbered, answers) if draws else answers, output, json)

@@ -6,7 +6,7 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,11 @@ def check_columns(schema: Any, output: Path | None, as_json: bool) -> None:
                 + ("." if kind == "Parquet" else ", or write to a .parquet file with -o."),
                 column=name,
             )
+
+
+def checker(output: Path | None, as_json: bool) -> "Callable[[pl.DataFrame], None]":
+    """For the first frame that is to be delivered: can its columns be written?"""
+    return lambda frame: check_columns(frame.schema, output, as_json)
 
 
 def deliver(frames: "Iterable[pl.DataFrame]", output: Path | None, as_json: bool, table: bool = False) -> int:

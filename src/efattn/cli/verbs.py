@@ -116,11 +116,8 @@ def predict(
 
     from efattn import inference
 
-    def writable(frame: Any) -> None:
-        out.check_columns(frame.schema, output, json)
-
     known = None if given is None else [name.strip() for word in given for name in word.split(",")]
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", writable)
+    pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", out.checker(output, json))
     told = inference.predict(fitted, pieces, interval, quantiles=levels, given=known, member=member, tell=note)
     out.deliver_rows(told, output, json)
 

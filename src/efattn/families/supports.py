@@ -96,12 +96,11 @@ class PositiveReals(ScalarSupport):
     inside = 1.0
 
     def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
-        values = _array(y)
-        return (values >= SMALLEST) & (values <= LARGEST)
+        return _positive(_array(y))
 
     def remedy(self, value: float) -> str:
         if value > 0:
-            return f"{_in_single(value)} Choose other units: multiply the column by a power of ten."
+            return _other_units(value)
         other = "'poisson' (counts) or 'gaussian'" if value == 0 else "'gaussian'"
         return f"{_if_a_code(value)} Otherwise choose a family that has it: {other}."
 
@@ -117,11 +116,11 @@ class ZeroAndMore(ScalarSupport):
 
     def contains(self, y: torch.Tensor | np.ndarray) -> np.ndarray:
         values = _array(y)
-        return (values == 0) | ((values >= SMALLEST) & (values <= LARGEST))
+        return (values == 0) | _positive(values)
 
     def remedy(self, value: float) -> str:
         if value > 0:
-            return f"{_in_single(value)} Choose other units: multiply the column by a power of ten."
+            return _other_units(value)
         return f"{_if_a_code(value)} Otherwise choose {option('family', 'gaussian')}."
 
 
@@ -279,6 +278,14 @@ class Columns(Support):
 def _if_a_code(value: float) -> str:
     plain = int(value) if value == int(value) and abs(value) < WHOLE else value
     return f"If {plain!r} marks a missing value, pass {option('missing', plain)}."
+
+
+def _positive(values: np.ndarray) -> np.ndarray:
+    return (values >= SMALLEST) & (values <= LARGEST)
+
+
+def _other_units(value: float) -> str:
+    return f"{_in_single(value)} Choose other units: multiply the column by a power of ten."
 
 
 def _in_single(value: float) -> str:
