@@ -226,9 +226,11 @@ def test_the_rate_warms_up_and_decays():
 
 def test_epochs_follow_from_steps():
     options = Training(steps=100)
-    assert [options.epochs_for(n) for n in (1, 10, 50, 1000)] == [100, 10, 5, 5]
-    assert Training(steps=10**6).epochs_for(1) == 2000
+    assert [options.epochs_for(n) for n in (1, 10, 50, 1000)] == [13, 10, 5, 5]
+    assert [options.passes_for(n) for n in (1, 3, 8, 1000)] == [8, 3, 1, 1]
+    assert Training(steps=10**6).epochs_for(1) == 250
     assert Training(epochs=3).epochs_for(1) == 3
+    assert Training(epochs=3).passes_for(1) == 1, "who counts epochs counts passes"
 
 
 def test_steps_are_those_of_torch():
@@ -330,9 +332,9 @@ def test_a_share_to_hold_out_lies_between_0_and_1(validation):
 
 
 def test_training_that_still_improves_goes_on_to_twice_its_epochs():
-    slow = Training(steps=10, tokens=10_000, rate=1e-4, warmup=0.0, device="cpu")
+    slow = Training(steps=40, tokens=10_000, rate=1e-4, warmup=0.0, device="cpu")
     found = model(training=slow, terms="value", dropout=0.0, hide=0.0).fit(TABLE, **ROLES)
-    assert [record["epoch"] for record in found.history_] == list(range(1, 21))
+    assert [record["epoch"] for record in found.history_] == list(range(1, 11)), "of eight steps each"
     asked = model(training=replace(slow, epochs=10), terms="value").fit(TABLE, **ROLES)
     assert len(asked.history_) == 10
 

@@ -16,6 +16,7 @@ from efattn.errors import DataError, named, option
 MOST_MEMBERS = 1000
 MOST_EPOCHS = 2000  # that are planned
 STEPS = 12_000
+ROUND = 8  # steps at least between two looks at what is held out
 PATIENT, LEAST = 60, 60  # patience as a share of all steps, and in steps
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
@@ -43,7 +44,8 @@ class Training:
     epochs: int | None = _field(
         None,
         f"Passes over the data, at most; none for as many as give about {named('steps')} steps, from 5 to 2,000, and "
-        "up to twice as many while held-out groups are still predicted better.",
+        f"up to twice as many while held-out groups are still predicted better; an epoch is then {ROUND} steps at "
+        "least, several passes over a small table.",
         low=1,
     )
     seconds: float | None = _field(
@@ -122,13 +124,17 @@ class Training:
     def planned_steps(self) -> int:
         return STEPS if self.steps is None else self.steps
 
+    def passes_for(self, batches: int) -> int:
+        """Over the data in an epoch, of so many batches each."""
+        return 1 if self.epochs is not None else -(-ROUND // max(batches, 1))
+
     def epochs_for(self, batches: int) -> int:
         planned = min(max(round(self.planned_steps / max(batches, 1)), 5), MOST_EPOCHS)
-        return planned if self.epochs is None else self.epochs
+        return -(-planned // self.passes_for(batches)) if self.epochs is None else self.epochs
 
     def patience_for(self, batches: int) -> int | None:
-        steps = max(self.planned_steps // PATIENT, LEAST)
-        return max(5, -(-steps // max(batches, 1))) if self.patience == "auto" else self.patience
+        steps, mine = max(self.planned_steps // PATIENT, LEAST), max(batches, 1) * self.passes_for(batches)
+        return max(5, -(-steps // mine)) if self.patience == "auto" else self.patience
 
     def warm_steps(self, total: int) -> int:
         """How many steps it takes until the highest rate."""

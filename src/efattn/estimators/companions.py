@@ -159,7 +159,7 @@ def _fitted(
     fitting.run()
     if fitting.interrupted:
         raise KeyboardInterrupt
-    replay = members.replay(fitting.history, len(train.plan(calm.tokens, shuffle=seed, epoch=0)), calm)
+    replay = members.replay(fitting.history, members.epoch_steps(blueprint, calm, seed), calm)
     return Offer(recipe, model.eval().requires_grad_(False), replay)
 
 

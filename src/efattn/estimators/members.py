@@ -120,11 +120,16 @@ def replays(trained: Trained, blueprint: Blueprint, options: Training, seed: int
     """By member and term, what served in its fit."""
     served = dict[int, dict[str, Replay]]()
     for k, model in enumerate(trained.models):
-        batches = len(groups_of(blueprint).plan(options.tokens, shuffle=seed + k, epoch=0))
+        batches = epoch_steps(blueprint, options, seed + k)
         mine = [record for record in trained.history if record.get("member", 0) == k]
         by_term = {name: [record for record in mine if record["term"] == name] for name in model.terms}
         served[k] = {name: replay(some, batches, options) for name, some in by_term.items()}
     return served
+
+
+def epoch_steps(blueprint: Blueprint, options: Training, seed: int) -> int:
+    batches = len(groups_of(blueprint).plan(options.tokens, shuffle=seed, epoch=0))
+    return batches * options.passes_for(batches)
 
 
 def replay(records: Iterable[Record], batches: int, options: Training) -> Replay:

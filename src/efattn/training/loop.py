@@ -131,11 +131,12 @@ class _Term:
         self.best: dict[str, Tensor] = {}
         self.mean: list[Tensor] = []  # of the parameters over the last steps, if it is asked for
         self.at = Progress()
-        batches = len(self.plan(0))
+        batches = len(self.one_pass(0))
+        self.passes = options.passes_for(batches)
         self.epochs, self.patience = options.epochs_for(batches), options.patience_for(batches)
         self.replay = fitting.replays.get(name)
         if self.replay is not None:
-            self.epochs, self.patience = self.replay.epochs(batches), None
+            self.epochs, self.patience = self.replay.epochs(batches * self.passes), None
         self.adaptive = options.decay == "plateau" and self.patience is not None and fitting.held is not None
         goes_on = self.adaptive and options.epochs is None and self.replay is None
         self.most = self.epochs * LONGER if goes_on else self.epochs
@@ -227,11 +228,12 @@ class _Term:
             self.best = self.best or {k: torch.empty_like(v) for k, v in now.items()}
             torch._foreach_copy_([self.best[k] for k in now], list(now.values()))
 
-    def plan(self, epoch: int) -> list[Any]:
-        return self.fitting.data.plan(self.options.tokens, shuffle=self.fitting.seed, epoch=epoch)
+    def one_pass(self, number: int) -> list[Any]:
+        return self.fitting.data.plan(self.options.tokens, shuffle=self.fitting.seed, epoch=number)
 
     def epoch(self) -> None:
-        plan, at = self.plan(self.at.epoch), self.at
+        at, first = self.at, self.at.epoch * self.passes
+        plan = [pieces for number in range(first, first + self.passes) for pieces in self.one_pass(number)]
         start = time.monotonic() - at.seconds
         if not self.term.training:
             self.term.train()
