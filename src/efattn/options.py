@@ -200,6 +200,11 @@ class EFAOptions(_Model):
         "sizes on held-out groups and trains an ensemble. What is said explicitly stays.",
     )
     layers: int | Literal["auto"] = _field("auto", "Layers of attention; auto for 2.", low=1, high=256)
+    content: Literal["mixing", "isolated"] = _field(
+        "mixing",
+        "What rows of the context look at: mixing, each other, so that in others every target needs a context of its "
+        "own from two layers on; or isolated, themselves alone, another model whose cost per layer is one pass's.",
+    )
     heads: int | Literal["auto"] = _field("auto", "Heads of each layer; auto for 2, or 4.", low=1, high=_WIDEST)
     width: int | Literal["auto"] = _field(
         "auto",

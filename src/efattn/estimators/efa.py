@@ -170,6 +170,7 @@ class EFA(EFAOptions, GroupEstimator):
             norm=sizes.norm,
             dropout=sizes.dropout,
             gaps=Gaps.size if gaps else 0,
+            content=self.content,
         )
 
     def _lag(self, sizes: Sizes) -> nn.Embedding | None:
