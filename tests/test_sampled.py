@@ -172,3 +172,4 @@ def test_a_fit_with_candidates_learns_what_comes_next():
     model.fit(table, group="user", item="item", order="at", validation=0.2, progress=False)
     assert model.score(table) > -2 > torch.tensor(1 / 30).log() + 1
     assert model.members_[0]["item"].candidates is None
+    assert "10 drawn for each step" in next(note.text for note in model.notes_ if note.kind == "candidates")

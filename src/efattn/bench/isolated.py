@@ -1,19 +1,20 @@
 """What isolated content costs in nats: networks alone, on six sets, beside those whose content mixes positions.
 
-    python -m efattn.bench.isolated FOLDER --jobs 16 --seeds 2 --layers 2 --layers 3
+    python -m efattn.bench.isolated FOLDER --jobs 16 --seeds 2 --layers 2 3 --feed-forward 0 64
 
-Fitted on training groups (no companions, nothing refitted), stopped and chosen among depths on validation groups; the
+Fitted on training groups (no companions, nothing refitted), stopped and chosen among sizes on validation groups; the
 chosen network of each kind then scores the test groups, once. Sets are those of the experiments, with as many groups as
 give about `rows` training rows. One layer is the same model for both.
 """
 
 import argparse
+import sys
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
 from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
@@ -35,7 +36,29 @@ SETS = (
 KINDS = ("one layer", "mixing", "isolated")
 LAYERS = (2, 3)
 ROWS, LONGEST, STEPS = 12_000, 110, 3_000
-Unit = tuple[str, str, int, int]  # set, kind, layers, seed
+
+
+class Unit(NamedTuple):
+    """One fit. feed_forward: with a norm before, where there is one."""
+
+    title: str
+    kind: str
+    layers: int
+    feed_forward: int
+    seed: int
+
+    @property
+    def sizes(self) -> str:
+        return f"{self.layers}, {self.feed_forward}"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        content = "isolated" if self.kind == "isolated" else "mixing"
+        norm = "pre" if self.feed_forward else None
+        return {"content": content, "layers": self.layers, "feed_forward": self.feed_forward, "norm": norm}
+
+    def file(self, folder: str) -> Path:
+        return Path(folder) / f"{'-'.join(map(str, self))}.efattn".replace(" ", "_").replace(",", "")
 
 
 def setting_of(title: str) -> Setting:
@@ -63,65 +86,63 @@ def parts(setting: Setting, seed: int, rows: int) -> tuple[pl.DataFrame, ...]:
 
 def fit(unit: Unit, folder: str, rows: int, steps: int, device: str) -> dict[str, Any]:
     """The validation score, in nats a row; the model goes into the folder."""
-    title, kind, layers, seed = unit
-    setting = setting_of(title)
+    setting = setting_of(unit.title)
     (entry,) = (x for x in setting.entries if x.preset == "defaults" and x.model == "EFA")
-    model: EFA = entry.make(seed)
-    model.set_params(
-        content="isolated" if kind == "isolated" else "mixing", layers=layers, companions=None, refit=False, ensemble=1
-    )
+    model: EFA = entry.make(unit.seed)
+    model.set_params(**unit.options, companions=None, refit=False, ensemble=1)
     model.set_params(training=Training(steps=steps, device=device))
-    train, validation, _ = parts(setting, seed, rows)
+    train, validation, _ = parts(setting, unit.seed, rows)
     start = time.perf_counter()
     model.fit(train, **setting.roles, validation=validation, progress=False)
-    model.save(_file(folder, unit))
+    model.save(unit.file(folder))
     seconds, best = time.perf_counter() - start, model.history_[-1]["best"]
     return {"validation": best, "seconds": seconds, "epochs": len(model.history_)}
 
 
 def scored(unit: Unit, folder: str, rows: int) -> pl.DataFrame:
     """block, score: the log score of every test row in nats, by what rows count together in standard errors."""
-    setting = setting_of(unit[0])
-    test = parts(setting, unit[3], rows)[2]
-    told = load(_file(folder, unit)).log_likelihood(test)
+    setting = setting_of(unit.title)
+    test = parts(setting, unit.seed, rows)[2]
+    told = load(unit.file(folder)).log_likelihood(test)
     (name,) = (x for x in told.columns if x.endswith("_log_likelihood"))
     blocks = [str(setting.block(str(x))) for x in test[setting.cluster or setting.roles["group"]]]
     return pl.DataFrame({"block": blocks, "score": told[name].fill_null(np.nan)}).filter(pl.col("score").is_not_nan())
 
 
 def compared(units: Sequence[Unit], found: Mapping[Unit, dict[str, Any]], folder: str, rows: int) -> dict[str, Any]:
-    """Of one set and seed, each kind at the depth that validation groups chose, and the difference with its standard
+    """Of one set and seed, each kind at the sizes that validation groups chose, and the difference with its standard
     error."""
-    title, _, _, seed = units[0]
-    record: dict[str, Any] = {"set": title, "seed": seed, "kinds": {}}
+    record: dict[str, Any] = {"set": units[0].title, "seed": units[0].seed, "kinds": {}}
     tests = {}
     for kind in KINDS:
-        mine = [unit for unit in units if unit[1] == kind]
+        mine = [unit for unit in units if unit.kind == kind]
         best = max(mine, key=lambda unit: found[unit]["validation"])
         tests[kind] = scored(best, folder, rows)
-        tried = {str(unit[2]): found[unit] for unit in mine}
-        record["kinds"][kind] = {"layers": best[2], "test": tests[kind]["score"].mean(), "tried": tried}
+        tried = {unit.sizes: found[unit] for unit in mine}
+        record["kinds"][kind] = {"chosen": best.sizes, "test": tests[kind]["score"].mean(), "tried": tried}
     apart = (tests["isolated"]["score"] - tests["mixing"]["score"]).to_numpy()
     sums = pl.DataFrame({"block": tests["mixing"]["block"], "apart": apart - apart.mean()}).group_by("block").sum()
     error = float(np.sqrt((sums["apart"].to_numpy() ** 2).sum()) / len(apart))
     return record | {"rows": len(apart), "isolated_minus_mixing": float(apart.mean()), "standard_error": error}
 
 
-def run(titles: Sequence[str], seeds: int, layers: Sequence[int], jobs: int, **how: Any) -> list[dict[str, Any]]:
+def run(
+    titles: Sequence[str], seeds: int, layers: Sequence[int], feed_forward: Sequence[int], jobs: int, **how: Any
+) -> list[dict[str, Any]]:
     """All sets and seeds; prints a row as soon as it is known. how: rows, steps, device."""
     units = [
-        (title, kind, depth, seed)
-        for seed, title, kind in product(range(seeds), titles, KINDS)
+        Unit(title, kind, depth, inner, seed)
+        for seed, title, kind, inner in product(range(seeds), titles, KINDS, feed_forward)
         for depth in ((1,) if kind == "one layer" else layers)
     ]
-    units.sort(key=lambda unit: (unit[1] != "mixing", -unit[2]))  # what takes longest first
+    units.sort(key=lambda unit: (unit.kind != "mixing", -unit.layers, -unit.feed_forward))  # what takes longest first
     found: dict[Unit, dict[str, Any]] = {}
     records = []
     print(f"{'test log score, nats a row':44}" + "".join(f"{x:>17}" for x in KINDS) + f"{'isolated - mixing':>22}")
     with tempfile.TemporaryDirectory() as folder:
         for unit, one in each(fit, units, jobs, folder=folder, **how):
             found[unit] = one
-            mine = [x for x in units if (x[0], x[3]) == (unit[0], unit[3])]
+            mine = [x for x in units if (x.title, x.seed) == (unit.title, unit.seed)]
             if set(mine) <= set(found):
                 records.append(compared(mine, found, folder, how["rows"]))
                 print(_words(records[-1]), flush=True)
@@ -129,14 +150,9 @@ def run(titles: Sequence[str], seeds: int, layers: Sequence[int], jobs: int, **h
 
 
 def _words(record: dict[str, Any]) -> str:
-    kinds = "".join(f"{x['test']:13.4f} ({x['layers']})" for x in record["kinds"].values())
+    kinds = "".join(f"{x['test']:9.4f} ({x['chosen']:>5})" for x in record["kinds"].values())
     apart = f"{record['isolated_minus_mixing']:+13.4f} ± {record['standard_error']:.4f}"
     return f"{record['set'] + ', seed ' + str(record['seed']):44}{kinds}{apart}"
-
-
-def _file(folder: str, unit: Unit) -> Path:
-    title, kind, layers, seed = unit
-    return Path(folder) / f"{title}-{kind}-{layers}-{seed}.efattn".replace(" ", "_").replace(",", "")
 
 
 def main() -> None:
@@ -144,18 +160,16 @@ def main() -> None:
     asked.add_argument("folder", nargs="?", default="benchmarks/results", help="where isolated.json goes")
     asked.add_argument("--jobs", type=int, default=1, help="fits side by side, one thread each")
     asked.add_argument("--seeds", type=int, default=2)
-    asked.add_argument("--layers", type=int, action="append", help="to choose from; may be given again")
+    asked.add_argument("--layers", type=int, nargs="+", default=LAYERS, help="to choose from")
+    asked.add_argument("--feed-forward", type=int, nargs="+", default=(0,), help="widths to choose from")
     asked.add_argument("--rows", type=int, default=ROWS, help="of training, about")
     asked.add_argument("--steps", type=int, default=STEPS, help="planned, of each fit")
     asked.add_argument("--device", default="cpu")
     asked.add_argument("--only", action="append", help="one set; may be given again")
-    told = asked.parse_args()
-    layers, how = told.layers or LAYERS, {"rows": told.rows, "steps": told.steps, "device": told.device}
-    records = run(told.only or SETS, told.seeds, layers, told.jobs, **how)
-    options = {"seeds": told.seeds, **how, "jobs": told.jobs}
-    command = " ".join(["python -m efattn.bench.isolated", *(f"--{name} {x}" for name, x in options.items())])
-    about = {"layers": list(layers), "protocol": "train only, networks alone", "command": command}
-    keep(Path(told.folder), "isolated", records, **options, **about)
+    told = vars(asked.parse_args())
+    folder, titles = Path(told.pop("folder")), told.pop("only") or SETS
+    command = " ".join(["python -m efattn.bench.isolated", *sys.argv[1:]])
+    keep(folder, "isolated", run(titles, **told), **told, protocol="train only, networks alone", command=command)
 
 
 if __name__ == "__main__":
