@@ -267,6 +267,19 @@ def test_verbs_in_pieces_say_what_they_say_at_once(monkeypatch, options):
         assert_frame_equal(whole, piecewise)
 
 
+def test_no_verb_holds_an_array_of_users_by_items(monkeypatch):
+    items = 1200
+    table = pl.DataFrame({"user": np.arange(items) // 3, "movie": np.random.default_rng(0).permutation(items)})
+    model = efa(terms="item", width=4, training=Training(epochs=1, device="cpu"))
+    model.fit(table, group="user", item="movie", validation=None, progress=False)
+    monkeypatch.setattr(mixture, "CELLS", 2**14)
+    monkeypatch.setattr(scoring, "SMALL", 0)
+    monkeypatch.setattr(catalogue, "CACHE", 2**14)
+    whole = 4 * items * items  # a number for each row and item
+    for ask in (model.score, model.log_likelihood, model.predict, model.evaluate, lambda x: model.recommend(x, k=3)):
+        assert peak_bytes(lambda ask=ask: ask(table)) < whole / 3
+
+
 def test_the_benchmark_compares_a_loss_with_itself():
     found = bench.difference(bench.term(300), bench.drawn(300, 64))
     assert found["loss"] < 1e-5

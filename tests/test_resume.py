@@ -29,6 +29,7 @@ from efattn.training import forget, left_in
         pytest.param(STEPS, 5, id="cosine"),
         pytest.param(PLATEAU, 23, id="plateau"),
         pytest.param(replace(PLATEAU, average=0.9), 29, id="plateau, averaged"),
+        pytest.param(replace(STEPS, candidates=3), 40, id="candidates"),
         pytest.param(STEPS, 1, id="cosine, all", marks=pytest.mark.slow),
         pytest.param(PLATEAU, 1, id="plateau, all", marks=pytest.mark.slow),
     ],

@@ -18,6 +18,7 @@ MOST_EPOCHS = 2000  # that are planned
 STEPS = 12_000
 ROUND = 8  # steps at least between two looks at what is held out
 PATIENT, LEAST = 60, 60  # patience as a share of all steps, and in steps
+EXACT, DRAWN = 200_000, 8_192  # items up to which the loss is of all of them, and how many stand for them beyond
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
     "bernoulli", "beta", "binomial", "censored", "exponential", "gamma", "gaussian", "hurdle", "log_normal",
@@ -79,6 +80,14 @@ class Training:
     draws: int | None = _field(
         None, "Score so many targets per group and step, for very long groups; none for all.", low=1
     )
+    candidates: int | Literal["auto"] | None = _field(
+        "auto",
+        "Of items: so many, drawn for each step by how often they come and corrected for that, stand for all others in "
+        f"the loss of training; none for all of them, exactly, as auto up to {EXACT:,} items, with {DRAWN:,} of more. "
+        "Held-out groups and all answers are computed exactly in any case.",
+        low=1,
+        zero=True,
+    )
     precision: Literal["float32", "mixed"] = _field("float32", "mixed computes in bfloat16 on a GPU.")
     device: str = _field("auto", "auto takes a GPU if there is one; or cpu, cuda, ...")
     jobs: int | Literal["auto"] = _field(
@@ -135,6 +144,11 @@ class Training:
     def patience_for(self, batches: int) -> int | None:
         steps, mine = max(self.planned_steps // PATIENT, LEAST), max(batches, 1) * self.passes_for(batches)
         return max(5, -(-steps // mine)) if self.patience == "auto" else self.patience
+
+    def candidates_for(self, items: int) -> int | None:
+        """How many are drawn of so many items; None for all."""
+        number = (DRAWN if items > EXACT else None) if self.candidates == "auto" else self.candidates
+        return None if number is None or number >= items else number
 
     def warm_steps(self, total: int) -> int:
         """How many steps it takes until the highest rate."""
@@ -206,6 +220,11 @@ class EFAOptions(_Model):
         "sizes on held-out groups and trains an ensemble. What is said explicitly stays.",
     )
     layers: int | Literal["auto"] = _field("auto", "Layers of attention; auto for 2.", low=1, high=256)
+    content: Literal["mixing", "isolated"] = _field(
+        "mixing",
+        "What rows of the context look at: mixing, each other, so that in others every target needs a context of its "
+        "own from two layers on; or isolated, themselves alone, another model whose cost per layer is one pass's.",
+    )
     heads: int | Literal["auto"] = _field("auto", "Heads of each layer; auto for 2, or 4.", low=1, high=_WIDEST)
     width: int | Literal["auto"] = _field(
         "auto",

@@ -2,7 +2,8 @@
 
 Forward and backward of an item term (two layers, width 64, `past`, distinct items) over groups of eight rows, one
 thread. Of a million items the batch is smaller, so that the whole arrays fit into memory. The blocks alone are measured
-with the batch as it was, too.
+with the batch as it was, too. Then the parts of a training step: the exact loss, or that of candidates which stand for
+all others, and what Adam takes to update all item vectors, or those that were touched.
 """
 
 import sys
@@ -17,12 +18,15 @@ from efattn.bench.measure import Work, fastest, peak_bytes
 from efattn.data import Batch
 from efattn.families import Categorical
 from efattn.models import Term
-from efattn.network import Embedding, Head, ItemVectors, Stack, perceptron
+from efattn.network import Candidates, Embedding, Head, ItemVectors, Stack, perceptron
+from efattn.options import DRAWN
+from efattn.training.optimiser import Adam, clip
 
 ITEMS = (1_000, 12_000, 100_000, 1_000_000)
 TOKENS, LENGTH, WIDTH = 1024, 8, 64
 CELLS = 2**27  # of an array of tokens by items
 REPEATS = 10  # at most
+PARTS = ("loss", "update")
 
 
 def term(items: int) -> Term:
@@ -72,6 +76,33 @@ def difference(model: Term, batch: Batch) -> dict[str, float]:
     return {"loss": abs(losses[0] - losses[1]), "gradients": max(apart)}
 
 
+def parts(model: Term, batch: Batch, repeats: int) -> dict[str, float]:
+    """Seconds of the loss with its gradients and of the update, clipping included, of a training step."""
+    parameters = list(model.parameters())
+    adam = Adam(parameters, 1e-3, 0.01)
+
+    def loss() -> None:
+        for p in parameters:
+            p.grad = None
+        (-blocks(model, batch)).backward()
+
+    def update() -> None:
+        clip(parameters, 1.0)
+        adam.step()
+
+    return {name: round(x, 6) for name, x in fastest({"loss": loss, "update": update}, repeats).items()}
+
+
+def training(items: int, repeats: int) -> dict[str, dict[str, float]]:
+    """The same of the exact loss, and of one with candidates where there are more items than those."""
+    model, batch = term(items).train(), drawn(items, TOKENS)
+    found = {"exact": parts(model, batch, repeats)}
+    if items > DRAWN:
+        model.draw_candidates(Candidates(torch.ones(items), DRAWN))
+        found["candidates"] = parts(model, batch, max(repeats, 3))
+    return found
+
+
 def record(items: int, repeats: int) -> dict[str, Any]:
     model, tokens = term(items), min(TOKENS, CELLS // items)
     batch = drawn(items, tokens)
@@ -79,7 +110,7 @@ def record(items: int, repeats: int) -> dict[str, Any]:
     apart = difference(model, batch)
     seconds = fastest(works, repeats)
     peak = {name: peak_bytes(one) for name, one in works.items()}
-    found = {
+    found: dict[str, Any] = {
         "items": items,
         "tokens": batch.exists.numel(),
         "seconds": {name: round(value, 6) for name, value in seconds.items()},
@@ -87,10 +118,11 @@ def record(items: int, repeats: int) -> dict[str, Any]:
         "blocks_over_whole": round(seconds["blocks"] / seconds["whole"], 3),
         "whole_over_blocks_memory": round(peak["whole"] / peak["blocks"], 2),
         "difference": apart,
+        "training": training(items, 1 if tokens < TOKENS else repeats),
     }
     if tokens < TOKENS:
         usual = work(blocks, model, drawn(items, TOKENS))
-        alone = {"tokens": TOKENS, "seconds": round(fastest({"blocks": usual}, 1)["blocks"], 6)}
+        alone = {"tokens": TOKENS, "seconds": found["training"]["exact"]["loss"]}
         found["blocks_alone"] = alone | {"peak_bytes": peak_bytes(usual)}
     return found
 
@@ -110,11 +142,21 @@ def run(repeats: int = REPEATS, most: int = ITEMS[-1]) -> list[dict[str, Any]]:
         ratios = f"{one['blocks_over_whole']:14.2f}x{one['whole_over_blocks_memory']:10.1f}x"
         apart = f"{one['difference']['loss']:10.0e}{one['difference']['gradients']:10.0e}"
         print(f"{items:9}{one['tokens']:6}{times}{peaks}{ratios}{apart}", flush=True)
+    _print_training(records)
     return records
+
+
+def _print_training(records: list[dict[str, Any]]) -> None:
+    print(f"\na step of {TOKENS} rows, milliseconds{'all items, exactly':>26}{f'{DRAWN} candidates':>22}")
+    print(f"{'items':>9}{'':25}" + f"{'loss':>11}{'update':>11}" * 2)
+    for one in records:
+        cells = [one["training"][way][part] * 1e3 for way in one["training"] for part in PARTS]
+        print(f"{one['items']:9}{'':25}" + "".join(f"{x:11.1f}" for x in cells), flush=True)
 
 
 def main(folder: Path) -> None:
     about = {"torch": torch.__version__, "repeats": REPEATS, "threads": 1, "layers": 2, "width": WIDTH}
+    about |= {"candidates": DRAWN, "command": "efattn bench catalogue"}
     keep(folder, "catalogue", run(), **about)
 
 

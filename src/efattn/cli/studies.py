@@ -33,6 +33,7 @@ class Bench(StrEnum):
     tables = "tables"
     race = "race"
     catalogue = "catalogue"
+    content = "content"
     busy = "busy"
     serving = "serving"
 

@@ -59,6 +59,7 @@ class EFA(EFAOptions, GroupEstimator):
         return sizing.chosen(self, kind, 0, 0) if known is None else Sizes(**known)
 
     def _network(self, blueprint: Blueprint, options: Training, stages: Stages) -> Blueprint:
+        blueprint = blueprint.noted(*sizing.drawn(blueprint, options))
         if self.effort != "best":
             return blueprint.with_network(sizing.plain(sizing.by_rule(self, blueprint)))
         sizes, notes = sizing.searched(self, blueprint, options, stages)
@@ -170,6 +171,7 @@ class EFA(EFAOptions, GroupEstimator):
             norm=sizes.norm,
             dropout=sizes.dropout,
             gaps=Gaps.size if gaps else 0,
+            content=self.content,
         )
 
     def _lag(self, sizes: Sizes) -> nn.Embedding | None:

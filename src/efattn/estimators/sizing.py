@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from efattn.errors import Note
+from efattn.errors import Note, option
 from efattn.estimators import members
 from efattn.estimators.blueprint import Blueprint
 from efattn.training import Fitting, Training
@@ -113,6 +113,21 @@ def searched(
                 best[kind] = (mine[-1], sizes)
     picked = {kind: best[kind][1] if kind in best else sizes for kind, sizes in usual.items()}
     return picked, [_words(kind, sizes) for kind, sizes in picked.items()]
+
+
+def drawn(blueprint: Blueprint, options: Training) -> list[Note]:
+    """What to say where some items stand for all others in training."""
+    number = options.candidates_for(blueprint.items) if "item" in blueprint.terms else None
+    if number is None:
+        return []
+    return [
+        Note(
+            "candidates",
+            f"Of {blueprint.items:,} items, {number:,} drawn for each step stand for all others while training; "
+            f"{option('candidates', None, of='Training')} is for all of them, exactly. Answers are exact in any case.",
+            option="candidates",
+        )
+    ]
 
 
 def _words(kind: str, sizes: Sizes) -> Note:

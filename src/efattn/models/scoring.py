@@ -16,7 +16,7 @@ from efattn.errors import DataError, option
 from efattn.families import Categorical, Family, PerItem, Product
 from efattn.models.holes import Holes
 from efattn.models.support import ruled_out, taken
-from efattn.network import Context, Logits
+from efattn.network import Candidates, Context, ItemVectors, Logits, sampled
 
 ItemSupport = Literal["all", "distinct"]
 SMALL = 2**20  # so few numbers, of targets by items, are formed whole: as long as that is faster
@@ -39,10 +39,11 @@ class Conditionals(nn.Module, ABC):
 
     context: "past" or "others". support="distinct": the items of a group never repeat, and an item among the others
     of its group has probability zero. item_start: where the outputs of each item start, of a family per item. holes:
-    what training hides of a batch.
+    what training hides of a batch. candidates: what draws items that stand for all others, in training only.
     """
 
     holes: Holes | None = None
+    candidates: Candidates | None = None
     starts_by_item: ClassVar[bool] = True  # whether outputs are added to `item_start`, or know the items by themselves
 
     def __init__(self, family: Family, context: Context, support: ItemSupport = "all") -> None:
@@ -80,6 +81,13 @@ class Conditionals(nn.Module, ABC):
             return found
         out = ruled_out(batch, slots, chosen, self.family.size, self.context, found.vectors)
         return found._replace(added=(*found.added, out))
+
+    def draw_candidates(self, candidates: Candidates | None) -> None:
+        """From now on, score training items beside some of the others; None for all of them."""
+        self.candidates = candidates
+        for part in self.modules():
+            if isinstance(part, ItemVectors):
+                part.sparse = candidates is not None
 
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
         """What the family turns into natural parameters, support and exposure included; by default of all positions."""
@@ -154,10 +162,12 @@ class Conditionals(nn.Module, ABC):
     def _item_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
         item = _need(batch.item, "item")[:, : batch.length]
         item = torch.where(scored, item if slots is None else at(item, slots), 0)
-        if scored.numel() * self.family.size > SMALL:
+        drawn = self.candidates.draw() if self.training and self.candidates is not None else None
+        if drawn is not None or scored.numel() * self.family.size > SMALL:
             logits = self.logits(batch, every(batch) if slots is None else slots, scored)
             if logits is not None:
-                found = logits.log_prob(item[scored])
+                mine = item[scored]
+                found = logits.log_prob(mine) if drawn is None else sampled.log_prob(logits, mine, drawn)
                 return found.new_zeros(scored.shape).masked_scatter(scored, found)
         f = self.outputs(batch, slots)
         if self.support == "distinct":  # rows that are not scored may have ruled out the item that stands in for theirs

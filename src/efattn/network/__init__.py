@@ -15,6 +15,7 @@ from efattn.network.embeddings import (
 from efattn.network.gaps import Gaps
 from efattn.network.heads import Head, ReadOff, Tied, perceptron
 from efattn.network.known import OwnAttributes, Rates
+from efattn.network.sampled import Candidates
 from efattn.network.stack import Stack
 from efattn.network.visibility import Context, Visibility
 
@@ -22,6 +23,7 @@ __all__ = [
     "Added",
     "Attention",
     "AttributeVectors",
+    "Candidates",
     "Context",
     "Embedding",
     "Gaps",

@@ -122,6 +122,14 @@ class Attention(nn.Module):
             weights.append(p)
         return self.merge(p @ v)
 
+    def alone(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        """The same where each position looks at itself only."""
+        if not self.own:
+            v = torch.zeros_like(v)
+        elif self.kind == "linear":
+            v = (q * k).sum(-1, keepdim=True) * v
+        return self.merge(v)
+
     def _rows(self, first: int, last: int) -> tuple[Tensor, Tensor | None]:
         rows = slice(first * self.inner, last * self.inner)
         return self.project.weight[rows], None if self.project.bias is None else self.project.bias[rows]

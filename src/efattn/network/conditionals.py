@@ -2,7 +2,8 @@
 
     literal      builds every sequence: the definition, O(I^3)
     copied       the same, the last layer for one row only: the fewest steps, for small groups on a CPU
-    two_streams  content and masked rows side by side; exact where content never sees the target: `past`, or one layer
+    two_streams  content and masked rows side by side; exact where content never sees the target: `past`, one layer, or
+                 content that is isolated
     folded       `others`, two layers, nothing non-linear between: a few I x I products per pair of heads
     formed       `others`, any stack: the first layer by swapping one column, the last for one row only; the copies
                  between are formed for a chunk of targets at a time and formed again in the backward pass
@@ -55,8 +56,7 @@ def two_streams(stack: Stack, given: Inputs) -> Tensor:
         if block is stack.blocks[-1]:  # content has nobody left to look at it
             x = x[:, size:]
         else:
-            q, k, v = (y[:, :, :size] for y in parts)
-            attended = torch.cat((block.attention.look(q, k, v, visibility.content(), gap=visibility.gap), attended), 1)
+            attended = torch.cat((_content_looks(block.attention, parts, visibility), attended), 1)
         x = block.leave(x, attended, noise)
     return x
 
@@ -124,6 +124,14 @@ def _first_layer(block: Block, given: Inputs) -> tuple[Tensor, Swap]:
         given.masked, _targets_look(block.attention, parts, given.visibility, given.weights), given.noise[0]
     )
     return row, swap(block.attention, parts, given.visibility)
+
+
+def _content_looks(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Visibility) -> Tensor:
+    """Content looks at what it may see of content: parts as below."""
+    q, k, v = (x[:, :, : visibility.seen.shape[1]] for x in parts)
+    if visibility.isolated:
+        return layer.alone(q, k, v)
+    return layer.look(q, k, v, visibility.content(), gap=visibility.gap)
 
 
 def _targets_look(

@@ -31,7 +31,10 @@ def mlp(sizes: Sequence[int], *, bias: bool = True) -> nn.Sequential:
 @final
 class ItemVectors(nn.Module):
     """One vector per item, one for an unknown item, and one for MASK: rows 0 .. D-1, D and D+1. Several tables side
-    by side give an item several vectors (the paper's centre and context embeddings)."""
+    by side give an item several vectors (the paper's centre and context embeddings). sparse: gradients are of the rows
+    that were looked up, and of no others."""
+
+    sparse = False
 
     def __init__(self, items: int, width: int, tables: int = 1) -> None:
         super().__init__()
@@ -39,10 +42,12 @@ class ItemVectors(nn.Module):
         self.vectors = nn.Embedding(items + 2, self.width)
 
     def forward(self, item: Tensor) -> Tensor:
-        return self.vectors(item)
+        return F.embedding(item, self.vectors.weight, sparse=self.sparse)
 
     def masked(self) -> Tensor:
-        return self.vectors.weight[self.items + 1]
+        if not self.sparse:
+            return self.vectors.weight[self.items + 1]
+        return self(torch.tensor(self.items + 1, device=self.vectors.weight.device))
 
     @torch.no_grad()
     def begin(self, levels: Tensor | None = None) -> None:

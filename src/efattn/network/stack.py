@@ -4,10 +4,14 @@
 
 Dropout acts on the embeddings and on what a layer adds, with one mask per group and layer, shared by its positions
 and copies: every path to the conditionals draws the same network, and the fast ones stay fast.
+
+Content mixes positions: a row of layer two has looked at rows that had looked at the target, whence one copy for each
+target. Isolated content goes through the same blocks looking at itself alone; only a target's row looks at others, in
+every layer. That is another model, of which nothing has to be copied at any depth.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, cast, final
 
 import torch
@@ -18,6 +22,7 @@ from efattn.network.embeddings import mlp
 from efattn.network.visibility import Visibility
 
 Norm = Literal["pre", "post"]
+Content = Literal["mixing", "isolated"]
 FEW = 2**24  # numbers in all copies, below which a GPU is done with them before it could launch anything smarter
 SMALL, SHORT = 2**16, 7  # the same on a CPU; and positions, up to which copies are cheap however many groups there are
 Noise = tuple[Tensor, Tensor] | None  # factors (batch, 1, width) for what attention and feed-forward add
@@ -78,6 +83,7 @@ class Stack(nn.Module):
     width), it gives row i of the sequence of target i after the last layer, (batch, target, width).
 
     size: of a head, by default width / heads. gaps: how many classes of time between positions attention knows.
+    content: whether it looks at other content, "mixing", or at itself alone, "isolated".
     `memory` bounds, in bytes, what one chunk of targets may hold where the copies have to be formed.
     """
 
@@ -98,6 +104,7 @@ class Stack(nn.Module):
         bias: bool = True,
         size: int | None = None,
         gaps: int = 0,
+        content: Content = "mixing",
         memory: int = 2**28,
     ) -> None:
         super().__init__()
@@ -106,7 +113,7 @@ class Stack(nn.Module):
         self.blocks = nn.ModuleList(Block(width, heads, feed_forward, norm, residual, **options) for _ in range(layers))
         self.final = nn.LayerNorm(width) if norm == "pre" else nn.Identity()
         self.width, self.feed_forward, self.own, self.memory = width, feed_forward, own, memory
-        self.dropout = dropout
+        self.dropout, self.isolated = dropout, content == "isolated"
 
     @property
     def layers(self) -> list[Block]:
@@ -123,6 +130,7 @@ class Stack(nn.Module):
     ) -> Tensor:
         """`path` forces one of the functions of efattn.network.conditionals; a list given as `weights` receives one
         tensor (batch, head, target, context) per layer, each target's own slot standing for its masked form."""
+        visibility = replace(visibility, isolated=self.isolated)
         noise: list[Noise] = [None] * len(self.blocks)
         if self.training and self.dropout:
             first, *rest = self.draw(content, 2 * len(self.blocks) + 1)
@@ -140,7 +148,7 @@ class Stack(nn.Module):
         """The cheapest exact path."""
         from efattn.network import conditionals
 
-        if inputs.visibility.causal or len(self.blocks) == 1:
+        if inputs.visibility.causal or inputs.visibility.isolated or len(self.blocks) == 1:
             return conditionals.two_streams
         copies, size = inputs.content[0].numel() * inputs.masked[..., 0].numel(), inputs.content.shape[1]
         if inputs.content.device.type != "cpu":

@@ -3,7 +3,8 @@
 The sequence for target i is (c_1, .., m_i, .., c_J): its own slot holds its masked form, all others their content.
 `past`: position i looks at current positions up to itself and at lagged ones; lagged ones look at lagged ones only.
 `others`: everything looks at everything. A pair mask narrows either; a hidden position is looked at by nobody, except
-that the masked form of a target stands in its slot of its own copy in any case.
+that the masked form of a target stands in its slot of its own copy in any case. Isolated content looks at itself alone,
+in either; targets look at what they may see as before.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +24,8 @@ class Visibility:
     allowed (batch or 1, context, context): which row may look at which column, None for all; own: rows see themselves;
     causal: content never looks at a target that looks at it; leading: the targets are the first columns, in order; gap
     (batch, row, column): the class of the time between two positions, None where that is not known; hidden (batch,
-    slot, column): the same from targets that do not show their own time, None where they do."""
+    slot, column): the same from targets that do not show their own time, None where they do; isolated: content looks at
+    nothing but itself."""
 
     seen: Tensor
     slots: Tensor
@@ -33,6 +35,7 @@ class Visibility:
     leading: bool = False
     gap: Tensor | None = None
     hidden: Tensor | None = None
+    isolated: bool = False
 
     @classmethod
     def of(
@@ -66,6 +69,8 @@ class Visibility:
     def content(self) -> Tensor:
         """(batch, row or 1, column): what each row sees when nothing is masked."""
         seen = self.seen[:, None]
+        if self.isolated:
+            return seen & self._alone()
         return seen if self.allowed is None else seen & self.allowed
 
     def slot_columns(self) -> Tensor:
@@ -79,6 +84,8 @@ class Visibility:
 
     def onto_slots(self) -> Tensor | None:
         """(batch, target, context): which rows may look at a target's slot, by `allowed` alone; None for all."""
+        if self.isolated:
+            return self.slot_columns() & self.own
         if self.allowed is None:
             return None
         index = self._by_slot()
@@ -104,6 +111,10 @@ class Visibility:
         """(batch, target, row or 1, column): the sequence of each target, its slot seen by whoever may look at
         it."""
         seen = (self.seen[:, None] | self.slot_columns())[:, :, None]
+        if self.isolated:
+            mine = self.from_slots()
+            mine = torch.ones_like(self.slot_columns()) if mine is None else mine
+            return seen & torch.where(self.slot_columns()[..., None], mine[:, :, None], self._alone())
         return seen if self.allowed is None else seen & self.allowed[:, None]
 
     def gap_from_slots(self) -> Tensor | None:
@@ -124,6 +135,10 @@ class Visibility:
         assert mine is not None
         gap = torch.where(slot[..., None, :], opposite(mine)[..., None], self.gap[:, None])
         return torch.where(slot[..., None], mine[:, :, None], gap)
+
+    def _alone(self) -> Tensor:
+        """(context, context): what isolated content looks at."""
+        return torch.eye(self.seen.shape[1], dtype=torch.bool, device=self.seen.device) & self.own
 
     def _by_slot(self) -> Tensor:
         return self.slots[..., None].expand(-1, -1, self.seen.shape[1])

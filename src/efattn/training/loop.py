@@ -14,15 +14,16 @@ from dataclasses import dataclass, field
 from typing import Any, final
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from efattn.data import Batch, Groups, Roles
 from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model
+from efattn.network import Candidates
 from efattn.training import memory
 from efattn.training.checkpoint import Checkpoint
 from efattn.training.extremes import extremes, words
-from efattn.training.optimiser import Adam
+from efattn.training.optimiser import Adam, clip
 from efattn.training.options import DROPS, Training, resolve_device
 from efattn.training.replay import Replay
 from efattn.training.threads import SMALL
@@ -147,16 +148,28 @@ class _Term:
             with self.fitting.checkpoint.usable():
                 self.restore(state, tensors)
         try:
+            self.term.draw_candidates(self.candidates())
             while not self.finished():
                 self.epoch()
         except KeyboardInterrupt:
             self.fitting.interrupted = True
             kept = f"the best weights, of epoch {self.at.best_epoch}" if self.best else "the weights as they are"
             log.warning("Interrupted in epoch %d of the %s term: keeping %s.", self.at.epoch + 1, self.name, kept)
+        finally:
+            self.term.draw_candidates(None)
         if self.best:
             self.term.load_state_dict({k: v.to(self.device) for k, v in self.best.items()})
         elif self.mean:
             _copy(self.mean, self.parameters)
+
+    def candidates(self) -> Candidates | None:
+        """What draws items to stand for all others, where there are so many that it should."""
+        item, size = self.fitting.data.item, self.term.family.size
+        number = self.options.candidates_for(size) if self.term.of_items and item is not None else None
+        if number is None or item is None:
+            return None
+        counts = torch.bincount(torch.as_tensor(item), minlength=size)[:size]
+        return Candidates(counts.to(self.device), number, self.fitting.seed)
 
     def restore(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.at = Progress(**state["progress"])
@@ -272,7 +285,7 @@ class _Term:
             raise self.not_finite(batch, number)
         loss.backward()
         if self.options.clip is not None:
-            nn.utils.clip_grad_norm_(self.parameters, self.options.clip)
+            clip(self.parameters, self.options.clip)
         self.optimiser.step()
         if self.options.average:
             self.average()

@@ -67,7 +67,7 @@ def per_pair(term: object) -> int:
     layers, heads = len(term.stack.blocks), term.stack.layers[0].attention.heads if len(term.stack.blocks) else 0
     if layers <= 1:
         return 14 * layers
-    return 26 if term.context == "past" else heads * (64 if layers == 2 else 16)
+    return 26 if term.context == "past" or term.stack.isolated else heads * (64 if layers == 2 else 16)
 
 
 @contextlib.contextmanager
