@@ -39,6 +39,7 @@ VERBS = [
     "sample",
     "forecast",
     "where-next",
+    "joint",
     "impute",
     "report",
     "embeddings",

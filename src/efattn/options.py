@@ -25,7 +25,8 @@ FAMILIES = (
     "multivariate_gaussian", "negative_binomial", "nominal", "ordinal", "per_item", "poisson", "student_t",
     "truncated", "zero_inflated", "zero_or",
 )  # fmt: skip
-Context = Literal["others", "past"]
+Context = Literal["others", "past", "any"]
+OneWay = Literal["others", "past"]
 Own = Literal["auto", "known", "hidden"]
 
 
@@ -186,6 +187,10 @@ _FAMILY = (
     f"{', '.join(FAMILIES)}."
 )
 _CONTEXT = "What a row is predicted from: others of its group, or past, what came earlier."
+_ANY = (
+    f"{_CONTEXT[:-1]}; or any, trained on any part of its group in any order, which has a joint density besides and no "
+    "companions."
+)
 _TERMS = "What is modelled: item, value or both; none for all that is named."
 _SUPPORT = "distinct rules out items that are in the group already; auto does if none repeats in training."
 _STANDARDISE = "Real values by their mean and spread: global, by item, none, or auto."
@@ -212,7 +217,7 @@ class EFAOptions(_Model):
     """The options of EFA."""
 
     family: Any = _field("auto", _FAMILY, several=True, metavar="FAMILY")
-    context: Context = _field("others", _CONTEXT)
+    context: Context = _field("others", _ANY)
     terms: Any = _field(None, _TERMS, several=True, metavar="TERM")
     effort: Literal["quick", "normal", "best"] = _field(
         "normal",
@@ -293,7 +298,7 @@ class LatentFactorOptions(_Model):
     """The options of LatentFactor."""
 
     family: Any = _field("auto", _FAMILY, several=True, metavar="FAMILY")
-    context: Context = _field("others", _CONTEXT)
+    context: OneWay = _field("others", _CONTEXT)
     terms: Any = _field(None, _TERMS, several=True, metavar="TERM")
     width: int = _field(32, "Of the vectors.", low=1, high=_WIDEST)
     intercept: bool = _field(False, "Add a learned vector to the context's.")
@@ -311,7 +316,7 @@ class SimpleModelOptions(_Model):
 
     model: Any = _field(None, "One of efattn.simple, as simple.ShrunkMean().", metavar="MODEL")
     family: Any = _field("auto", _FAMILY, several=True, metavar="FAMILY")
-    context: Context = _field("others", _CONTEXT)
+    context: OneWay = _field("others", _CONTEXT)
     lags: int = _field(0, "How many earlier time steps are seen.", low=0, high=10_000)
     support: Literal["auto", "all", "distinct"] = _field("auto", _SUPPORT)
     standardise: Literal["auto", "global", "item", "none"] = _field("global", _STANDARDISE)

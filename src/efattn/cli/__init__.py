@@ -19,6 +19,7 @@ from efattn.cli import (
     fitting,
     generating,
     imputing,
+    joint,
     picturing,
     serving,
     studies,
@@ -60,6 +61,7 @@ def top(
 fitting.add_to(app)
 verbs.add_to(app)
 generating.add_to(app)
+joint.add_to(app)
 evaluating.add_to(app)
 calibrating.add_to(app)
 imputing.add_to(app)

@@ -24,6 +24,7 @@ ASKED = (
     "exclude",
     "at_least",
     "which",
+    "orders",
 )  # options of the verbs that ask a fitted model
 DRAWN = ("groups", "length", "given", "burn_in", "seed", "steps", "draws", "paths")  # of sample and forecast
 EVALUATED = ("rows", "seen", "by", "test")  # of evaluate and split

@@ -17,6 +17,7 @@ from efattn.errors import DataError, named, option
 from efattn.estimators import EFA, LatentFactor, SimpleModel, companions, saving
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
+from efattn.network import without_orders
 from efattn.options import EFAOptions, LatentFactorOptions, SimpleModelOptions
 from efattn.simple import DirectlyFitted, Recipe
 
@@ -128,7 +129,8 @@ def _name(one: Any) -> str:
 def _same(efa: EFA, options: type, *more: str) -> dict[str, Any]:
     """What all have as EFA has it."""
     known = described(options)
-    return {name: getattr(efa, name) for name in (*SHARED, *more) if name in known}
+    same = {name: getattr(efa, name) for name in (*SHARED, *more) if name in known}
+    return same | {"context": without_orders(efa.context)}
 
 
 def _competitor(name: str, one: Any, efa: EFA, blueprint: Blueprint, asked: bool) -> Competitor:

@@ -135,7 +135,7 @@ def _lacks(fitted: Fitted, table: Table, scores: Mapping[str, Rows]) -> list[str
     """Roles that the model does not see: their columns are shuffled in the test rows, and no score changes."""
     roles = fitted.schema.roles
     asked = ["attributes", "exposure"]
-    asked += ["order"] if fitted.context == "others" else []
+    asked += ["order"] if fitted.context != "past" else []
     asked += ["item"] if fitted.terms == ("value",) else []
     taken = [
         name for role in ("group", "item", "value", "order", "time", "weight", "target") for name in roles.of(role)

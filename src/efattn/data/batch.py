@@ -45,6 +45,7 @@ LAYOUT = {
     "when": Cells("context", torch.float64),
     "hidden": Cells("context", torch.bool, several=True),
     "strange": Cells("context", torch.bool),
+    "rank": Cells("current", torch.long),
 }
 
 
@@ -52,7 +53,8 @@ LAYOUT = {
 class Batch:
     """As LAYOUT has them. when: the time of each position in double precision; cut: items of a group beyond the longest
     length, -1 for none, which count for distinct support; rows: the table's row, -1 for padding. Of training alone:
-    hidden, what is scored but not shown to others; strange, items that are shown as the unknown one."""
+    hidden, what is scored but not shown to others; strange, items that are shown as the unknown one. rank: where each
+    position stands in the order in which its group is gone through, each number once, or -1 in a group without one."""
 
     length: int
     exists: Tensor
@@ -70,6 +72,7 @@ class Batch:
     when: Tensor | None = None
     hidden: Tensor | None = None
     strange: Tensor | None = None
+    rank: Tensor | None = None
 
     @classmethod
     def gather(

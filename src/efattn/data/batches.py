@@ -142,7 +142,7 @@ def _cut_items(
         return None
     of = groups.pieces.group[chosen]
     first, last = groups.offsets[of], groups.offsets[of + 1]
-    before, after = start - first, (last - stop if context == "others" else np.zeros_like(last))
+    before, after = start - first, (last - stop if context != "past" else np.zeros_like(last))
     width = int((before + after).max(initial=0))
     steps = np.arange(width)
     index = first[:, None] + steps + np.where(steps >= before[:, None], (stop - start)[:, None], 0)

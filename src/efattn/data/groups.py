@@ -207,7 +207,10 @@ class Groups:
         return batching.plan(self, tokens, shuffle, epoch)
 
     def batch(
-        self, pieces: np.ndarray, context: Literal["past", "others"] = "others", dtype: torch.dtype = torch.float32
+        self,
+        pieces: np.ndarray,
+        context: Literal["past", "others", "any"] = "others",
+        dtype: torch.dtype = torch.float32,
     ) -> Batch:
         """Some pieces as one padded batch."""
         return batching.build(self, np.asarray(pieces, np.int64), context, dtype)
@@ -217,7 +220,7 @@ class Groups:
         tokens: int,
         shuffle: Shuffle = None,
         epoch: int = 0,
-        context: Literal["past", "others"] = "others",
+        context: Literal["past", "others", "any"] = "others",
         dtype: torch.dtype = torch.float32,
     ) -> Iterator[Batch]:
         """Batches of pieces of like length: at most `tokens` padded cells, lagged ones counted, or a single piece."""

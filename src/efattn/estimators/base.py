@@ -31,7 +31,6 @@ from efattn.families import Product
 from efattn.inference import Companion, Fitted
 from efattn.inference.lengths import length_counts
 from efattn.models import Conditionals, Model
-from efattn.network import Context
 from efattn.options import fit_words
 from efattn.training import Checkpoint, Record, Training, memory, resolve_device, threads
 
@@ -44,7 +43,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
 
     # what every subclass's constructor has
     family: Any
-    context: Context
+    context: Any  # of network.Context; not all estimators have each
     terms: Any
     support: Any
     standardise: Any

@@ -22,7 +22,7 @@ from efattn.estimators import families as choosing
 from efattn.families import Categorical, Family, PerItem, Product
 from efattn.inference import Fitted
 from efattn.models.scoring import ItemSupport
-from efattn.network import Context
+from efattn.network import Context, without_orders
 from efattn.options import check_terms
 from efattn.simple import Setting
 
@@ -97,7 +97,7 @@ class Blueprint:
         return Setting(
             self.family_of(kind),
             self.items,
-            context,
+            without_orders(context),
             support,
             lags,
             attributes,
@@ -159,7 +159,7 @@ def prepare(
     schema, groups = Schema.fit_encode(table, roles, **sizes)
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
-    if terms is None and chosen == ("item", "value") and context == "others" and _every_item(groups, schema):
+    if terms is None and chosen == ("item", "value") and context != "past" and _every_item(groups, schema):
         told = f"Every group has every item once, so that the others tell which is missing: {option('terms', 'value')}."
         notes, chosen = [*notes, Note("every item", told, option="terms")], ("value",)
     _refuse_wide(groups, roles)

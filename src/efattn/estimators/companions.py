@@ -67,6 +67,8 @@ def check(asked: Any) -> None:
 
 def recipes(asked: Any, blueprint: Blueprint, context: Context) -> list[Recipe]:
     """Those asked for; a DataError, before anything is trained, for one that cannot know what the table has."""
+    if isinstance(asked, str) and context == "any":
+        return []  # each row given all others, they have no part in a joint density
     if isinstance(asked, str):
         return _offers(blueprint, context)
     several = [] if asked is None else list(asked) if isinstance(asked, list | tuple) else [asked]

@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 from efattn.declared import explained
+from efattn.errors import DataError, Note, option
 from efattn.estimators import companions, sizing
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
@@ -35,6 +36,12 @@ STRANGE = 0.3  # of that share, at most so much of the items is strange
 ENOUGH = 100  # rows for each unit of width, with which values are hidden and spreads may differ
 QUICK, BEST, MEMBERS = 4, 2, 3  # times fewer steps, times more, members: by effort
 
+ALONE = Note(
+    "no companions",
+    "In any order networks predict alone: simple models beside them know each row given others, and no joint density.",
+    option="companions",
+)
+
 
 @final
 @explained
@@ -60,6 +67,8 @@ class EFA(EFAOptions, GroupEstimator):
 
     def _network(self, blueprint: Blueprint, options: Training, stages: Stages) -> Blueprint:
         blueprint = blueprint.noted(*sizing.drawn(blueprint, options))
+        if self.context == "any" and self.companions is not None:
+            blueprint = blueprint.noted(ALONE)
         if self.effort != "best":
             return blueprint.with_network(sizing.plain(sizing.by_rule(self, blueprint)))
         sizes, notes = sizing.searched(self, blueprint, options, stages)
@@ -152,7 +161,8 @@ class EFA(EFAOptions, GroupEstimator):
         fitted = None if blueprint is None else blueprint.schema.standardiser
         alike = fitted is None or fitted.item_scale is None  # items of units of their own: none stands for another
         shift = None if fitted is None else fitted.to_unknown()
-        return Holes(rate, STRANGE * rate * alike, shift) if rate else None
+        hidden = 0.0 if self.context == "any" and self.hide == "auto" else rate  # an order hides parts of its own
+        return Holes(hidden, STRANGE * rate * alike, shift) if rate else None
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
         if blueprint.schema.when_kind is None:
@@ -171,7 +181,7 @@ class EFA(EFAOptions, GroupEstimator):
             norm=sizes.norm,
             dropout=sizes.dropout,
             gaps=Gaps.size if gaps else 0,
-            content=self.content,
+            content="isolated" if self.context == "any" else self.content,
         )
 
     def _lag(self, sizes: Sizes) -> nn.Embedding | None:
@@ -183,6 +193,23 @@ class EFA(EFAOptions, GroupEstimator):
     def _check(self) -> None:
         check_model(self)
         companions.check(self.companions)
+        if self.context == "any":
+            self._check_any()
+
+    def _check_any(self) -> None:
+        """A DataError for what there is in no order, or not in every."""
+        if self.companions is not None and self.companions != "auto":
+            raise DataError(
+                f"Simple models know each row given others, and no orders: with {option('context', 'any')} networks "
+                f"are alone. Pass {option('companions', None)}.",
+                option="companions",
+            )
+        if self.own_time == "hidden":
+            raise DataError(
+                f"A row whose own time is hidden takes that of the row before, which may be still to come in an order: "
+                f"with {option('context', 'any')} pass {option('own_time', 'known')}.",
+                option="own_time",
+            )
 
 
 def _views(family: Product) -> ItemViews | None:

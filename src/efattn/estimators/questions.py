@@ -38,6 +38,19 @@ class Questions(ABC):
         (answer,) = inference.log_likelihood(self._fitted(), [Table.read(table)], member=member)
         return answer
 
+    def joint_log_density(self, table: Any, *, orders: int = 8, seed: int = 0, member: int | None = None) -> Any:
+        """How probable each group is as a whole: a frame with a line for each, by its name. Needs context="any" or
+        "past". In one order that is the sum of its rows' conditionals, each given what stands before it; values are
+        given all items. log_density is that of the mixture over `orders` orders, which follow from the seed, the sum
+        over terms; for each term there are <term>_log_density, the mean and the standard deviation over orders
+        (<term>_orders_mean, _orders_sd) and how many rows it is of (<term>_targets). Of items without an order column
+        it is the probability of the set: all orders of the same items are counted. Rows that are context only (target
+        false) are given, and weights do not count. In the past there is one order, that of the table."""
+        (answer,) = inference.joint_log_density(
+            self._fitted(), [Table.read(table)], orders=orders, seed=seed, member=member
+        )
+        return answer
+
     def predict(
         self,
         table: Any,

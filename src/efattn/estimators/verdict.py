@@ -24,6 +24,7 @@ from efattn.estimators.latent_factor import LatentFactor
 from efattn.inference import Fitted, Part
 from efattn.inference.mixture import log_probs
 from efattn.models import Conditionals, Model
+from efattn.network import without_orders
 from efattn.simple import ItemMean, Popularity, Recipe
 from efattn.training import Fitting, Training
 
@@ -92,14 +93,14 @@ def _marginal(estimator: GroupEstimator, part: Blueprint, term: Conditionals) ->
         check_suits(recipe, part)
         return fitted_simple(recipe, part, estimator.context, Training(), 0)
     except EfattnError:  # several columns, or an exposure
-        pooled = Marginal(term.family, term.context, term.support)
+        pooled = Marginal(term.family, without_orders(term.context), term.support)
         assert part.train is not None
         pooled.start(part.train.flat())
         return pooled
 
 
 def _latent(estimator: GroupEstimator, blueprint: Blueprint, of_items: bool, options: Training) -> Conditionals | None:
-    same: dict[str, Any] = {"context": estimator.context, "seed": estimator.seed}
+    same: dict[str, Any] = {"context": without_orders(estimator.context), "seed": estimator.seed}
     latent = LatentFactor(neighbours=getattr(estimator, "neighbours", None), **same)
     mine = replace(blueprint, terms=("item" if of_items else "value",))
     try:

@@ -1,6 +1,6 @@
 """What a fitted model is asked: functions of a `Fitted`, one small file a verb.
 
-score, log_likelihood, predict, predict_distribution, impute, recommend, evaluate
+score, log_likelihood, joint_log_density, predict, predict_distribution, impute, recommend, evaluate
                                                 over an iterator of tables, one or pieces of whole groups
 sample, forecast, where_next                   new groups, or given ones completed; groups to come; what to measure
 attention, explain                             of one group; of one row
@@ -18,6 +18,7 @@ from efattn.inference.explain import explain
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.forecast import forecast
 from efattn.inference.impute import impute
+from efattn.inference.joint import joint_log_density
 from efattn.inference.pooling import Pooled, pool
 from efattn.inference.predict import predict
 from efattn.inference.predict_distribution import Distributions, predict_distribution
@@ -49,6 +50,7 @@ __all__ = [
     "explain",
     "forecast",
     "impute",
+    "joint_log_density",
     "log_likelihood",
     "pool",
     "predict",

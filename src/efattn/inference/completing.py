@@ -36,8 +36,10 @@ class How:
     def sweeps(self, what: str, context: str) -> int:
         """Over items, of which the first are drawn from fewer rows than any group of the fit has. Over values that come
         before others which are given, as nothing else tells them of these. Not over values given others: drawn one
-        after the other they have a joint law, and sweeps were no better or much worse on all that was tried."""
+        after the other they have a joint law, and sweeps were no better or much worse on all that was tried. In any
+        order none: cells drawn one after the other are of the law that was learnt."""
         usual = {"items": ITEM_SWEEPS, "values": STEPS if context == "past" else 0}
+        usual = dict.fromkeys(usual, 0) if context == "any" else usual
         return usual[what] if self.burn_in is None else self.burn_in
 
 

@@ -3,6 +3,7 @@
     past      in order, each cell from its conditional: together, exactly a draw of the joint law
               a blank value before values that are there: proposed in the same way and taken with probability min(1,
               product over the later rows of p(new) / p(old)) (Metropolis), sweep after sweep
+    any       in an order drawn at random, each given those drawn before it: a draw of the mixture over orders
     others    each cell given those drawn so far, then sweeps over all of them, each given all others (Gibbs)
 
 Conditionals that were each learnt alone need not be those of any joint law. Where sweeps run away, which they may if
@@ -60,7 +61,7 @@ def items(
         batch.item[rows, column] = found[:, 0].long()
         latest[rows, column] = found[:, 1]
 
-    columns, trace = blank.any(0).nonzero()[:, 0].tolist(), list[Tensor]()
+    columns, trace = _turns(parts, blank, generator), list[Tensor]()
     for _ in range(1 if past or len(columns) < 2 else 1 + sweeps):
         for column in columns:
             draw(column)
@@ -92,8 +93,8 @@ class Values:
 
     @property
     def columns(self) -> list[int]:
-        """In which there is anything to draw."""
-        return self.blank.any(-1).any(0).nonzero()[:, 0].tolist()
+        """In which there is anything to draw, in the order in which it is."""
+        return _turns(self.parts, self.blank.any(-1), self.generator)
 
     def proposed(self, column: int, rows: Tensor, past: bool) -> Tensor:
         some = self.batch.select(rows)
@@ -157,6 +158,14 @@ class Values:
         uniform = torch.rand(len(rows), generator=self.generator, dtype=torch.float64)
         back = ~(uniform.log() < allowed)
         self.put(column, rows[back], old[back])
+
+
+def _turns(parts: Sequence[Part], blank: Tensor, generator: torch.Generator) -> list[int]:
+    """The columns of blank (batch, length) in which there is anything to draw."""
+    columns = blank.any(0).nonzero()[:, 0]
+    if parts[0].model.context == "any":
+        columns = columns[torch.randperm(len(columns), generator=generator)]
+    return columns.tolist()
 
 
 def _all_scored(batch: Batch) -> Batch:

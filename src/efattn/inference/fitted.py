@@ -20,6 +20,7 @@ from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
 from efattn.inference.calibration import Calibration
 from efattn.models import Conditionals, Model, Scores, Term
+from efattn.network import Context
 from efattn.simple import Recipe
 from efattn.training.memory import lacking
 
@@ -115,7 +116,7 @@ class Fitted:
         return self.members[0].terms
 
     @property
-    def context(self) -> str:
+    def context(self) -> Context:
         return self.members[0][self.names[0]].context
 
     @property

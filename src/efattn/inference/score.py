@@ -8,7 +8,7 @@ do not: their sum is a leave-one-out log score (a pseudo-likelihood), with which
 likelihood. A row counts as much as its weight says, as in training.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,7 @@ from efattn.data import Batch, Groups, Schema, Table
 from efattn.errors import DataError
 from efattn.families import Product
 from efattn.inference import frames, mixture, wide
-from efattn.inference.fitted import Fitted
+from efattn.inference.fitted import Fitted, batch_tokens
 from efattn.inference.tables import Asked, Tell, announce, encoded
 from efattn.models import Conditionals
 
@@ -91,11 +91,21 @@ def row_scores(fitted: Fitted, groups: Groups, rows: int, member: int | None = N
 
 
 @torch.no_grad()
-def term_scores(fitted: Fitted, name: str, groups: Groups, rows: int, member: int | None = None) -> Rows:
-    """Of one term, by its name."""
+def term_scores(
+    fitted: Fitted,
+    name: str,
+    groups: Groups,
+    rows: int,
+    member: int | None = None,
+    order: Callable[[Batch], Batch] | None = None,
+) -> Rows:
+    """Of one term, by its name. order: in which groups are gone through, each row given what stands before it."""
     inside, weight, parts = fitted.schema.standardise(groups), groups.every.weight, fitted.parts(name, member)
     term, values, scored = parts[0].model, np.zeros(rows), np.zeros(rows, bool)
-    for batch in fitted.batches(inside, term):
+    batches = fitted.batches(inside, term)
+    if order is not None:  # of what is cut into pieces, these come one after the other
+        batches = map(order, inside.batches(batch_tokens(term), context="past", dtype=fitted.dtype))
+    for batch in batches:
         here = mixture.log_prob(parts, batch)
         put(values, batch, here.values, here.scored)
         put(scored, batch, here.scored)

@@ -7,7 +7,11 @@ from efattn.errors import Note, counted
 from efattn.families import Product
 from efattn.inference.fitted import Companion, Fitted
 
-LOOKS_AT = {"past": "what came earlier", "others": "all others of its group"}
+LOOKS_AT = {
+    "past": "what came earlier",
+    "others": "all others of its group",
+    "any": "any part of its group, in any order",
+}
 
 
 def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
@@ -33,8 +37,10 @@ def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
         lines.append(f"Intervals and quantiles of {name} are calibrated by {by} that it was not fitted to.")
     if schema.lags:
         lines.append(f"Sees {schema.lags} earlier time step{'s' if schema.lags > 1 else ''}.")
-    if fitted.context == "others":
+    if fitted.context != "past":
         lines.append("Scores are leave-one-out log scores, each row given the others of its group, and no likelihoods.")
+    if fitted.context == "any":
+        lines.append("joint_log_density has the density of whole groups, a mixture over orders.")
     return "\n".join([*lines, *(f"Note: {show(note)}" for note in fitted.notes)])
 
 

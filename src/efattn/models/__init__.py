@@ -1,5 +1,6 @@
 """Models: terms of exponential family attention, their sum, latent factor models, and how the second are the first."""
 
+from efattn.models import orders
 from efattn.models.holes import Holes
 from efattn.models.latent_factor import LatentItems, LatentPlaces, LatentValues
 from efattn.models.model import Model
@@ -17,4 +18,5 @@ __all__ = [
     "Scores",
     "Term",
     "as_attention",
+    "orders",
 ]

@@ -1,4 +1,4 @@
-"""What distinct support rules out: the items of a group's other positions (`past`: of the earlier ones).
+"""What distinct support rules out: the items of a group's other positions (`past`, or in an order: of earlier ones).
 
 Hidden or cut off or not, but never the target's own; lagged positions do not count. `taken` is the definition, an entry
 for each target and item; `ruled_out` names the pairs alone.
@@ -16,17 +16,27 @@ def taken(batch: Batch, slots: Tensor, size: int, context: Context) -> Tensor:
     """(batch, target, item), of items 0 .. size - 1."""
     item, place = entries(batch, size)
     where = item.new_full((len(item), size + 1), batch.length).scatter(1, item, place)  # the column that has an item
-    where, slots = where[:, None, :size], slots[..., None]
-    return where < slots if context == "past" else (where != slots) & (where < batch.length)
+    may = _may(batch, where[:, :size], slots, context)
+    return may if context == "past" else may & (where[:, None, :size] < batch.length)
 
 
 def ruled_out(batch: Batch, slots: Tensor, chosen: Tensor, size: int, context: Context, like: Tensor) -> Added:
     """Minus infinity at the same pairs, of the chosen targets (batch, target) alone, which are the rows."""
     item, place = entries(batch, size)
-    column, slot = place[:, None], slots[..., None]
-    may = (column < slot if context == "past" else column != slot) & chosen[..., None] & (item < size)[:, None]
+    may = _may(batch, place, slots, context) & chosen[..., None] & (item < size)[:, None]
     row, item, *_ = by_item(item, may, chosen)
     return Added(row, item, like.new_full((1,), -torch.inf).expand(len(row)))
+
+
+def _may(batch: Batch, place: Tensor, slots: Tensor, context: Context) -> Tensor:
+    """(batch, target, any): whether an item in the column `place` (batch, any) is ruled out in the column of a target.
+    What was cut off, in column -1, always is."""
+    column, slot = place[:, None], slots[..., None]
+    if batch.rank is None:
+        return column < slot if context == "past" else column != slot
+    rank = batch.rank.gather(1, place.clamp(0, batch.length - 1))
+    earlier = torch.where(place < 0, place, rank)[:, None] < batch.rank.gather(1, slots)[..., None]
+    return torch.where(batch.rank[:, :1, None] < 0, column != slot, earlier)
 
 
 def entries(batch: Batch, size: int) -> tuple[Tensor, Tensor]:

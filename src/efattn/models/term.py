@@ -18,6 +18,7 @@ from efattn.models.distances import nearest
 from efattn.models.holes import Holes
 from efattn.models.scoring import Conditionals, ItemSupport, at
 from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, ItemViews, Logits, Stack, Visibility
+from efattn.network.orders import in_order
 from efattn.network.stack import Path
 
 
@@ -51,6 +52,8 @@ class Term(Conditionals):
             raise ValueError(f"the head gives {head.size} numbers, {family!r} asks for {family.size}")
         if self.of_items != isinstance(embedding.target, ItemVectors):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
+        if context == "any" and not (stack.isolated and own_time):
+            raise ValueError("in any order content is isolated, and a target shows its own time")
         self.embedding, self.stack, self.head = embedding, stack, head
         self.neighbours, self.missing, self.gaps, self.own_time = neighbours, missing, gaps, own_time
         self.holes, self.views = holes, views
@@ -70,6 +73,8 @@ class Term(Conditionals):
         """The context embedding of each target, (batch, target, width): what the head reads."""
         content, masked = self.embed(batch)
         visibility = self.visibility(batch)
+        if visibility.seen.shape[1] > content.shape[1]:
+            content = torch.cat((content, masked), 1)
         if slots is not None and not torch.equal(slots, visibility.slots):
             visibility, masked = visibility.at(slots), at(masked, slots)
         return self.stack(content, masked, visibility, path=path, weights=weights)
@@ -111,6 +116,9 @@ class Term(Conditionals):
             gap = self.gaps(when)
             hidden = None if self.own_time else self.gaps.without_own(when, batch.exists, batch.length, self.context)
         own = self.stack.own
+        if batch.rank is not None:
+            blanks = not self.of_items and self.missing == "masked"
+            return in_order(batch.rank, exists, blanks=blanks, pairs=pairs, own=own, gap=gap)
         return Visibility.of(self.context, exists, batch.length, pairs=pairs, own=own, gap=gap, hidden=hidden)
 
     def _shown_item(self, batch: Batch) -> Tensor | None:

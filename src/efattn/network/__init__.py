@@ -17,7 +17,7 @@ from efattn.network.heads import Head, ReadOff, Tied, perceptron
 from efattn.network.known import OwnAttributes, Rates
 from efattn.network.sampled import Candidates
 from efattn.network.stack import Stack
-from efattn.network.visibility import Context, Visibility
+from efattn.network.visibility import Context, Visibility, without_orders
 
 __all__ = [
     "Added",
@@ -42,4 +42,5 @@ __all__ = [
     "ValueVectors",
     "Visibility",
     "perceptron",
+    "without_orders",
 ]

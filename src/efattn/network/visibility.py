@@ -2,9 +2,9 @@
 
 The sequence for target i is (c_1, .., m_i, .., c_J): its own slot holds its masked form, all others their content.
 `past`: position i looks at current positions up to itself and at lagged ones; lagged ones look at lagged ones only.
-`others`: everything looks at everything. A pair mask narrows either; a hidden position is looked at by nobody, except
-that the masked form of a target stands in its slot of its own copy in any case. Isolated content looks at itself alone,
-in either; targets look at what they may see as before.
+`others`: everything looks at everything; `any` too, unless there is an order to go by (orders.py). A pair mask narrows
+either; a hidden position is looked at by nobody, except that the masked form of a target stands in its slot of its own
+copy in any case. Isolated content looks at itself alone; targets look at what they may see as before.
 """
 
 from dataclasses import dataclass, replace
@@ -15,7 +15,12 @@ from torch import Tensor
 
 from efattn.network.gaps import opposite
 
-Context = Literal["past", "others"]
+Context = Literal["past", "others", "any"]
+
+
+def without_orders(context: Context) -> Context:
+    """What is asked of a model that knows no orders, beside one that does: each row given all others."""
+    return "others" if context == "any" else context
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ import numpy as np
 from efattn.errors import EfattnError, EfattnWarning
 from efattn.inference.evaluation import per_row
 from efattn.inference.score import Rows, term_scores
+from efattn.network import without_orders
 from efattn.reporting.blocks import Grid, Text, score
 from efattn.reporting.look import Look
 
@@ -72,7 +73,10 @@ def _marginal(look: Look, name: str) -> dict[str, Rows]:
     fitted = look.fitted
     of_items, roles = fitted.members[0][name].of_items, fitted.schema.roles
     family = fitted.family.parts[0] if not of_items and fitted.family is not None else "auto"
-    same: dict[str, Any] = {"context": fitted.context, "support": fitted.support if of_items else "auto"}
+    same: dict[str, Any] = {
+        "context": without_orders(fitted.context),
+        "support": fitted.support if of_items else "auto",
+    }
     model = SimpleModel(simple.Popularity() if of_items else simple.ItemMean(), family=family, **same)
     columns = {
         role: getattr(roles, role) for role in ("group", "item", "value", "order", "weight", "target", "missing")

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from efattn.data import Batch, Groups, Roles
 from efattn.errors import DataError, TrainingError, named, option
-from efattn.models import Conditionals, Model
+from efattn.models import Conditionals, Model, orders
 from efattn.network import Candidates
 from efattn.training import memory
 from efattn.training.checkpoint import Checkpoint
@@ -225,12 +225,15 @@ class _Term:
             _copy(own, self.parameters)
 
     def validate(self) -> float | None:
-        held, tokens = self.fitting.held, self.options.tokens
+        held, context = self.fitting.held, self.term.context
         assert held is not None
+        batches = held.batches(self.options.tokens, context=context) if self.batches is None else iter(self.batches)
+        if self.batches is None and context == "any":
+            batches = orders.fixed(batches)
         if len(held.rows) >= SMALL:
-            return mean_log_prob(self.term, held.batches(tokens, context=self.term.context), self.device)
+            return mean_log_prob(self.term, batches, self.device)
         if self.batches is None:
-            self.batches = [x.to(self.device) for x in held.batches(tokens, context=self.term.context)]
+            self.batches = [x.to(self.device) for x in batches]
         return mean_log_prob(self.term, self.batches, self.device)
 
     def keep(self, score: float | None, epoch: int = 0) -> None:
@@ -277,6 +280,8 @@ class _Term:
         batch = self.fitting.data.batch(pieces, self.term.context)
         if self.term.holes is not None:
             batch = self.term.holes(batch)
+        if self.term.context == "any":
+            batch = orders.in_training(batch)
         total, weight = self.sums(batch)
         if not weight > 0:
             return 0.0, 0.0

@@ -65,6 +65,8 @@ def per_pair(term: object) -> int:
     if not isinstance(term, Term):
         return 0
     layers, heads = len(term.stack.blocks), term.stack.layers[0].attention.heads if len(term.stack.blocks) else 0
+    if term.context == "any":
+        return 52 if layers > 1 else 28 * layers  # content, and blanks of what is still to come
     if layers <= 1:
         return 14 * layers
     return 26 if term.context == "past" or term.stack.isolated else heads * (64 if layers == 2 else 16)
