@@ -40,7 +40,8 @@ class Adam:
         self.moments.clear()
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self, stopped: Tensor | None = None) -> None:
+        """stopped: 1 where nothing is to change, else 0, wherever the weights are."""
         for numbered, decay in self.parts:
             some = [(p, p.grad, *self._moments(number, p)) for number, p in numbered if p.grad is not None]
             if not some:
@@ -61,6 +62,7 @@ class Adam:
                 eps=EPSILON,
                 amsgrad=False,
                 maximize=False,
+                found_inf=stopped,
             )
 
     def tensors(self) -> dict[str, Tensor]:
