@@ -142,13 +142,18 @@ class Batch:
                 kept[name] = torch.cat((x[:, :count], x[:, self.length :]), 1)
         return replace(self, length=min(count, self.length), **kept)
 
-    def to(self, device: torch.device | str | None = None, dtype: torch.dtype | None = None) -> "Batch":
-        """Moved; `dtype` for the real-valued fields only, but for times, which need all their digits."""
+    def to(
+        self, device: torch.device | str | None = None, dtype: torch.dtype | None = None, *, ahead: bool = False
+    ) -> "Batch":
+        """Moved; `dtype` for the real-valued fields only, but for times, which need all their digits. ahead: to a GPU
+        it is only under way, and what is computed there next waits for it."""
         moved: dict[str, Any] = {}
+        ahead = ahead and device is not None and torch.device(device).type == "cuda"
         for name, cells in LAYOUT.items():
             x = getattr(self, name)
             if x is not None:
-                moved[name] = x.to(device=device, dtype=dtype if cells.dtype is None else None)
+                x = x.pin_memory() if ahead and x.device.type == "cpu" else x
+                moved[name] = x.to(device=device, dtype=dtype if cells.dtype is None else None, non_blocking=ahead)
         return replace(self, **moved)
 
     def with_one_more(self, **given: Any) -> "Batch":

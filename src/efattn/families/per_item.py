@@ -129,7 +129,14 @@ class PerItem(Family):
             inside = part.support.inside  # type: ignore[attr-defined]
             return part.log_prob(f, torch.where(y == y, y, inside))
 
-        return self._each(one, f, y)
+        if f.device.type == "cpu":
+            return self._each(one, f, y)
+        kind, found = self.kind(f), torch.zeros_like(f[..., 0])  # finding each kind's rows would wait for a GPU
+        for k, part in enumerate(self.parts):
+            mine = kind == k
+            values = one(part, f[..., : part.size], torch.where(mine, y, torch.nan))
+            found = torch.where(mine, values.to(found.dtype), found)
+        return found
 
     def mean(self, f: torch.Tensor) -> torch.Tensor:
         return self._each(lambda part, f: part.mean(f), f)

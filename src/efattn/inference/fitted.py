@@ -8,6 +8,7 @@ Everything a model is asked is a function of this value: one small file a verb.
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple, final
 
@@ -19,6 +20,7 @@ from efattn.data import Batch, Groups, Schema, Vocabulary, Wide
 from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
 from efattn.inference.calibration import Calibration
+from efattn.inference.devices import on, resolved
 from efattn.models import Conditionals, Model, Scores, Term
 from efattn.network import Context
 from efattn.simple import Recipe
@@ -58,21 +60,23 @@ class Part(NamedTuple):
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
         """f (batch, target, size)"""
         with enough_memory(batch):
-            return self.model.outputs(batch.to(self.device), None if slots is None else slots.to(self.device)).cpu()
+            slots = None if slots is None else slots.to(self.device)
+            return on(self.model, self.device).outputs(batch.to(self.device), slots).cpu()
 
     def item_outputs(self, batch: Batch, slots: Tensor, chosen: Tensor, most: int) -> Iterator[Tensor]:
-        """f (row, size) of the chosen targets of an item term, at most so many rows at a time."""
+        """f (row, size) of the chosen targets of an item term, at most so many rows at a time, where it runs."""
         with enough_memory(batch):
-            logits = self.model.logits(batch.to(self.device), slots.to(self.device), chosen.to(self.device))
+            model = on(self.model, self.device)
+            logits = model.logits(batch.to(self.device), slots.to(self.device), chosen.to(self.device))
             if logits is None:
                 yield from self.outputs(batch, slots)[chosen].split(most)
                 return
             for some in logits.split(most):
-                yield some.formed().cpu()
+                yield some.formed()
 
     def log_prob(self, batch: Batch) -> Scores:
         with enough_memory(batch):
-            return Scores(*(x.cpu() for x in self.model.log_prob(batch.to(self.device))))
+            return Scores(*(x.cpu() for x in on(self.model, self.device).log_prob(batch.to(self.device))))
 
 
 @final
@@ -85,7 +89,8 @@ class Fitted:
     the groups of its fit, None in older files; lengths: (any, 2), how long those groups were and how many were so long,
     None in older files; calibration: by value column, of quantiles and intervals; wide: how a wide table is laid out
     that it was fitted to, whose long form is what the schema describes; held_out: by term, log scores per held-out
-    target in the table's units, of all together, the network and each simple model."""
+    target in the table's units, of all together, the network and each simple model; device: where networks answer, auto
+    for where they would be trained."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -108,7 +113,12 @@ class Fitted:
     calibration: Mapping[str, Calibration] = field(default_factory=dict)
     wide: Wide | None = None
     held_out: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    device: torch.device | str = "cpu"
+    device: torch.device | str = "auto"
+
+    @cached_property
+    def where(self) -> torch.device:
+        """The device that its networks answer on."""
+        return resolved(self.device, self.parameters)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -146,7 +156,7 @@ class Fitted:
     def parts(self, name: str, member: int | None = None) -> tuple[Part, ...]:
         """What says something about a term, by its name: one network, or all of them and their companions."""
         if member is not None:
-            return (Part(self.member(member)[name], 1.0, self.device),)
+            return (Part(self.member(member)[name], 1.0, self.where),)
         companions, members = self.companions.get(name, ()), len(self.members)
         left, new = max(1 - sum(one.share for one in companions), 0.0) / members, None  # rounded, they may be above 1
         if any(one.new is not None for one in companions):
@@ -156,7 +166,7 @@ class Fitted:
             (several[0][0], max(1 - sum(share for _, share in several), 0.0) / members)
             for several in zip(*(one.holes for one in companions), strict=True)
         )
-        networks = [Part(model[name], left, self.device, new, items, holes) for model in self.members]
+        networks = [Part(model[name], left, self.where, new, items, holes) for model in self.members]
         return (*networks, *(Part(one.model, one.share, "cpu", one.new, items, one.holes) for one in companions))
 
     def parts_of(self, kind: str, verb: str, member: int | None = None) -> tuple[Part, ...]:
@@ -181,9 +191,7 @@ class Fitted:
             groups.check_distinct()
 
     def to(self, device: torch.device | str) -> "Fitted":
-        """The same with its networks on another device."""
-        for model in self.members:
-            model.to(device)
+        """The same with its networks answering on another device."""
         return replace(self, device=device)
 
 

@@ -25,6 +25,7 @@ from efattn.models import Scores
 CLOSE = 2.0**-40  # of a root, relative to its size
 FAR, LEAST = 100.0, float(np.finfo(float).tiny)  # times as far from 0; what a search by logarithms begins at
 CELLS = 2**21  # probabilities at a time; more would be fresh memory again and again
+ROOM = 2**25  # the same on a GPU
 Share = float | Tensor  # of one part: of all rows, or (..., 1) of each
 
 
@@ -110,19 +111,31 @@ def average(members: Iterable[Tensor], parts: Sequence[Share]) -> Tensor:
 def item_probabilities(parts: Sequence[Part], outputs: Callable[[Part], Tensor], column: str) -> Tensor:
     """(..., item), from outputs(part) of each; all 0 where no item is possible, because every one is there already.
     column: of the items, for an error."""
-    return _of_items(parts, (outputs(part) for part in parts), column)
+    return _of_items(parts, (outputs(part) for part in parts), column).cpu()
 
 
-def items_at(parts: Sequence[Part], batch: Batch, slots: Tensor, chosen: Tensor, column: str) -> Iterator[Tensor]:
+def items_at(
+    parts: Sequence[Part], batch: Batch, slots: Tensor, chosen: Tensor, column: str, *, there: bool = False
+) -> Iterator[Tensor]:
     """The same of the chosen targets (batch, target) in the columns `slots`, (row, item), some rows at a time: never
-    more than CELLS numbers, or one row."""
-    most = max(CELLS // parts[0].model.family.size, 1)
+    more than CELLS numbers, or one row. there: left on the device that computed them."""
+    room = CELLS if _device(parts).type == "cpu" else ROOM
+    most = max(room // parts[0].model.family.size, 1)
     for members in zip(*(part.item_outputs(batch, slots, chosen, most) for part in parts), strict=True):
-        yield _of_items(parts, members, column)
+        p = _of_items(parts, members, column)
+        yield p if there else p.cpu()
+
+
+def _device(parts: Sequence[Part]) -> torch.device:
+    """Where the mixture is: on the GPU if any of its parts is."""
+    devices = [torch.device(part.device) for part in parts]
+    return next((device for device in devices if device.type != "cpu"), devices[0])
 
 
 def _of_items(parts: Sequence[Part], members: Iterable[Tensor], column: str) -> Tensor:
-    p = average((_possible(x, f) for x, f in zip(parts, members, strict=True)), [x.share for x in parts])
+    device = _device(parts)
+    found = (_possible(x, f.to(device)) for x, f in zip(parts, members, strict=True))
+    p = average(found, [x.share for x in parts])
     if not p.isfinite().all():
         raise DataError(
             f"The probabilities of column {column!r} are no finite numbers: the weights of this model, or something in "

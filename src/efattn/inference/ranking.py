@@ -45,17 +45,17 @@ def ranked(
     item, size = groups.every.item.astype(np.int64), parts[0].model.family.size
     found = [_empty(min(most, size))]
     for at, p in _probabilities(fitted, parts, fitted.schema.standardise(groups), asked):
-        mine = torch.as_tensor(item[at])
+        mine = torch.as_tensor(item[at]).to(p.device)
         own = p.gather(1, mine.clamp_max(size - 1)[:, None])[:, 0]
         log_prob = torch.where(mine < size, own.clamp_min(SMALLEST).log(), torch.nan)
         if not seen:
             row, there = _contexts(groups, at, parts[0].model.context)
             known = item[there] < size
-            p[torch.as_tensor(row[known]), torch.as_tensor(item[there[known]])] = 0.0
+            p[torch.as_tensor(row[known]).to(p.device), torch.as_tensor(item[there[known]]).to(p.device)] = 0.0
         rank, tied = places(p, mine)
         items, probability = best(p, min(most, size))
         items = torch.where(probability > 0, items, -1)
-        found.append(Ranking(at, *(x.numpy() for x in (rank, tied, log_prob, items, probability))))
+        found.append(Ranking(at, *(x.cpu().numpy() for x in (rank, tied, log_prob, items, probability))))
     joined = Ranking(*(np.concatenate(columns) for columns in zip(*found, strict=True)))
     by = np.argsort(joined.at, kind="stable")
     return Ranking(*(column[by] for column in joined))
@@ -69,7 +69,7 @@ def places(p: Tensor, item: Tensor) -> tuple[Tensor, Tensor]:
     own = p.gather(1, number)
     same = p == own
     ranked = known & (own[:, 0] > 0)
-    before = (same & (torch.arange(size) < number)).sum(1)
+    before = (same & (torch.arange(size, device=p.device) < number)).sum(1)
     rank = torch.where(ranked, 1 + (p > own).sum(1) + before, 0)
     return rank, torch.where(ranked, same.sum(1) - 1, 0)
 
@@ -124,7 +124,8 @@ def _probabilities(
         for left in range(0, slots.shape[1], wide):
             here, which = slots[:, left : left + wide], there[:, left : left + wide]
             at, first = (start[:, None] + here)[which], 0
-            for p in mixture.items_at(parts, batch, torch.as_tensor(here), torch.as_tensor(which), column):
+            slots_, chosen = torch.as_tensor(here), torch.as_tensor(which)
+            for p in mixture.items_at(parts, batch, slots_, chosen, column, there=True):
                 yield at[first : first + len(p)], p
                 first += len(p)
 

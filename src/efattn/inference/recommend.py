@@ -106,9 +106,10 @@ def _most_probable(
 ) -> tuple[np.ndarray, np.ndarray]:
     """item (batch, k), probability (batch, k): at one column of each group, slots (batch, 1)."""
     k, found = min(k, row.parts[0].model.family.size), list[Any]()
-    for p in items_at(row.parts, batch, slots, torch.ones_like(slots).bool(), row.fitted.vocabulary.columns[0]):
-        found.append(best(p if may is None else p.masked_fill(~may, 0.0), k))
-    items, values = (torch.cat(columns).numpy() for columns in zip(*found, strict=True))
+    column, whole = row.fitted.vocabulary.columns[0], torch.ones_like(slots).bool()
+    for p in items_at(row.parts, batch, slots, whole, column, there=True):
+        found.append(best(p if may is None else p.masked_fill(~may.to(p.device), 0.0), k))
+    items, values = (torch.cat(columns).cpu().numpy() for columns in zip(*found, strict=True))
     return items, values
 
 

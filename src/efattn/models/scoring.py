@@ -9,6 +9,7 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Literal, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from efattn.data.batch import Batch
@@ -17,9 +18,11 @@ from efattn.families import Categorical, Family, PerItem, Product
 from efattn.models.holes import Holes
 from efattn.models.support import ruled_out, taken
 from efattn.network import Candidates, Context, ItemVectors, Logits, sampled
+from efattn.network.constants import constant
 
 ItemSupport = Literal["all", "distinct"]
 SMALL = 2**20  # so few numbers, of targets by items, are formed whole: as long as that is faster
+ROOM = 2**26  # the same on a GPU, which would have to wait where only what is scored is formed
 
 
 class Scores(NamedTuple):
@@ -120,9 +123,9 @@ class Conditionals(nn.Module, ABC):
     def with_kinds(self, f: Tensor, item: Tensor) -> Tensor:
         """f (..., size) of these items (...,), each from where its item starts, with its kind where that belongs."""
         if self.item_start is not None:
-            f = f + self.item_start[item.clamp_max(len(self.item_start) - 1)]
+            f = f + F.embedding(item.clamp_max(len(self.item_start) - 1), self.item_start)
         for _, last, part in self.kinds:
-            table = torch.as_tensor(part.table, device=f.device).to(f.dtype)
+            table = constant(tuple(part.table.tolist()), f.dtype, f.device)
             kind = table[item.clamp_max(len(table) - 1)].unsqueeze(-1)
             f = torch.cat([f[..., :last], kind, f[..., last + 1 :]], -1)
         return f
@@ -163,7 +166,8 @@ class Conditionals(nn.Module, ABC):
         item = _need(batch.item, "item")[:, : batch.length]
         item = torch.where(scored, item if slots is None else at(item, slots), 0)
         drawn = self.candidates.draw() if self.training and self.candidates is not None else None
-        if drawn is not None or scored.numel() * self.family.size > SMALL:
+        whole = SMALL if scored.device.type == "cpu" else ROOM
+        if drawn is not None or scored.numel() * self.family.size > whole:
             logits = self.logits(batch, every(batch) if slots is None else slots, scored)
             if logits is not None:
                 mine = item[scored]
@@ -179,11 +183,17 @@ class Conditionals(nn.Module, ABC):
         y = _need(batch.value, "value")[:, : batch.length]
         y = y if slots is None else at(y, slots)
         parts = self._parts_observed(batch, slots) & scored[..., None]
-        sizes = torch.tensor([part.columns for part in self.family.parts] if isinstance(self.family, Product) else [])
-        there = parts.repeat_interleave(sizes.to(parts.device), -1)
+        there = self._columns_of(parts)
         y = torch.where(there, y, self.get_buffer("inside").to(y.dtype))
         values = self.family.log_probs(self.outputs(batch, slots), y) if isinstance(self.family, Product) else y
         return torch.where(parts, values, 0.0).sum(-1)
+
+    def _columns_of(self, parts: Tensor) -> Tensor:
+        """(..., parts) -> (..., columns)"""
+        sizes = [part.columns for part in self.family.parts] if isinstance(self.family, Product) else []
+        if all(size == 1 for size in sizes):
+            return parts
+        return torch.cat([parts[..., k : k + 1].expand(*parts.shape[:-1], size) for k, size in enumerate(sizes)], -1)
 
     def _parts_observed(self, batch: Batch, slots: Tensor | None) -> Tensor:
         """(batch, target, parts): whose columns are all there, and whose kind is known."""
@@ -200,7 +210,7 @@ class Conditionals(nn.Module, ABC):
     def _exposed(self, f: Tensor, exposure: Tensor) -> Tensor:
         if not self.family.exposures:
             raise DataError(f"{self.family!r} takes no exposure: Poisson with the log link and NegativeBinomial do.")
-        index = torch.tensor(self.family.exposures, device=f.device)
+        index = constant(self.family.exposures, torch.long, f.device)
         return f.index_add(-1, index, exposure.log().to(f.dtype)[..., None].expand(*f.shape[:-1], len(index)))
 
 

@@ -45,8 +45,7 @@ def entries(batch: Batch, size: int) -> tuple[Tensor, Tensor]:
     if batch.item is None:
         raise DataError("Distinct support needs an item column.", option="item")
     item = torch.where(batch.exists[:, : batch.length], batch.item[:, : batch.length], size)
-    order = item.sort(1).values
-    if bool(((order[:, 1:] == order[:, :-1]) & (order[:, 1:] < size)).any()):
+    if item.device.type == "cpu" and _repeats(item, size):  # elsewhere looking would mean waiting
         raise DataError(
             f"{option('support', 'distinct')} is for items that never repeat within a group. Use "
             f"{option('support', 'all')} here.",
@@ -57,6 +56,11 @@ def entries(batch: Batch, size: int) -> tuple[Tensor, Tensor]:
         return item, place
     cut = torch.where(batch.cut < 0, size, batch.cut)
     return torch.cat((item, cut), 1), torch.cat((place, torch.full_like(cut, -1)), 1)
+
+
+def _repeats(item: Tensor, size: int) -> bool:
+    order = item.sort(1).values
+    return bool(((order[:, 1:] == order[:, :-1]) & (order[:, 1:] < size)).any())
 
 
 def by_item(item: Tensor, may: Tensor, chosen: Tensor) -> tuple[Tensor, Tensor, tuple[Tensor, Tensor, Tensor]]:

@@ -75,7 +75,7 @@ class Term(Conditionals):
         visibility = self.visibility(batch)
         if visibility.seen.shape[1] > content.shape[1]:
             content = torch.cat((content, masked), 1)
-        if slots is not None and not torch.equal(slots, visibility.slots):
+        if slots is not None and not _every(slots, visibility.slots):
             visibility, masked = visibility.at(slots), at(masked, slots)
         return self.stack(content, masked, visibility, path=path, weights=weights)
 
@@ -152,6 +152,14 @@ class Term(Conditionals):
             self.embedding.rates.fit(batch.value[there], batch.observed[there], batch.exposure[there])
         if self.views is not None and batch.value is not None and batch.observed is not None:
             self.views.fit(batch.value, batch.observed, batch.item)
+
+
+def _every(slots: Tensor, all_: Tensor) -> bool:
+    """Whether these are the columns of all current positions. Comparing numbers would wait for a GPU; there, one row of
+    as many columns for all groups is what `every` makes."""
+    if slots.shape != all_.shape:
+        return False
+    return torch.equal(slots, all_) if slots.device.type == "cpu" else slots.stride() == all_.stride()
 
 
 def shown(batch: Batch) -> Tensor | None:

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efattn.network.gaps import looked_up
+
 Kind = Literal["softmax", "linear"]
 Scale = Literal["head", "width"]
 
@@ -83,7 +85,7 @@ class Attention(nn.Module):
     def bias(self, gap: Tensor | None) -> Tensor | None:
         """What is added to the scores for the gap (..., row, column) between a row and a column: (..., head, row,
         column)"""
-        return None if gap is None or self.gaps is None else self.gaps[:, gap].movedim(0, -3)
+        return None if gap is None or self.gaps is None else looked_up(self.gaps, gap)
 
     def forward(
         self,

@@ -7,7 +7,7 @@ Attention learns, for each head and class, what to add to a score. The time of a
 hidden: then it takes the time of the row before.
 """
 
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Any, final
 
 import numpy as np
 import torch
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 if TYPE_CHECKING:
     from efattn.network.visibility import Context
 
+ROOM = 2**26  # numbers at a time, where classes are counted on a GPU
 FARTHEST = 27  # classes to each side: a factor of 10^8
 SMALL = 0.1  # the quantile of the gaps that eight units make
 
@@ -24,6 +25,37 @@ SMALL = 0.1  # the quantile of the gaps that eight units make
 def opposite(gap: Tensor) -> Tensor:
     """The classes of the same gaps, seen from the other side."""
     return 2 * FARTHEST - gap
+
+
+def looked_up(table: Tensor, gap: Tensor) -> Tensor:
+    """table (head, class) at gap (..., row, column): (..., head, row, column)"""
+    if table.device.type == "cpu":
+        return table[:, gap].movedim(0, -3)
+    found: Tensor = _LookedUp.apply(table, gap)
+    return found
+
+
+class _LookedUp(torch.autograd.Function):
+    """On a GPU, adding all entries of a class to one number would be done one after the other. They are summed by a
+    product with indicators of the classes instead, for some groups at a time."""
+
+    @staticmethod
+    def forward(ctx: Any, table: Tensor, gap: Tensor) -> Tensor:
+        ctx.save_for_backward(gap)
+        ctx.classes = table.shape[1]
+        return table[:, gap].movedim(0, -3)
+
+    @staticmethod
+    def backward(ctx: Any, d: Tensor) -> Any:
+        (gap,) = ctx.saved_tensors
+        gap, d = gap.flatten(0, -3).flatten(1), d.flatten(0, -4).flatten(2)  # (any, pair), (any, head, pair)
+        classes = torch.arange(ctx.classes, device=d.device)
+        step, total = max(1, ROOM // max(gap.shape[1] * ctx.classes, 1)), d.new_zeros(d.shape[1], ctx.classes)
+        for start in range(0, len(gap), step):
+            some = slice(start, start + step)
+            of_class = (gap[some, :, None] == classes).to(d.dtype)  # (any, pair, class)
+            total = total + torch.bmm(d[some], of_class).sum(0)
+        return total, None
 
 
 @final

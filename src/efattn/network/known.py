@@ -13,6 +13,7 @@ from typing import final
 import torch
 from torch import Tensor, nn
 
+from efattn.network.constants import constant
 from efattn.network.embeddings import AttributeVectors
 
 FAR = 50.0  # of a logarithm: a guard against overflow, never met
@@ -39,8 +40,8 @@ class OwnAttributes(nn.Module):
     def forward(self, attributes: Tensor) -> tuple[Tensor, Tensor]:
         """(..., attributes) -> what content and what a masked form adds, (..., width)"""
         nothing = attributes.new_zeros(*attributes.shape[:-1], self.width)
-        own = nothing if self.own is None else self.own(attributes[..., self.of_own])
-        whole = own if self.context is None else own + self.context(attributes[..., self.of_context])
+        own = nothing if self.own is None else self.own(_columns(attributes, self.of_own))
+        whole = own if self.context is None else own + self.context(_columns(attributes, self.of_context))
         return whole, own
 
     def usual(self) -> Tensor:
@@ -79,7 +80,11 @@ class Rates(nn.Module):
         """value (..., column), exposure (...) -> the values as rates, and what is known of each row (..., 1)"""
         log = exposure.double().log()
         expected = exposure.double()[..., None] * self.get_buffer("rate")
-        ratio = ((value[..., self.counted].double().clamp_min(0) + HALF) / (expected + HALF)).log()
-        seen = value.clone()
-        seen[..., self.counted] = ratio.clamp(-FAR, FAR).to(value.dtype)
+        ratio = ((_columns(value, self.counted).double().clamp_min(0) + HALF) / (expected + HALF)).log()
+        index = constant(tuple(self.counted), torch.long, value.device)
+        seen = value.index_copy(-1, index, ratio.clamp(-FAR, FAR).to(value.dtype))
         return seen, ((log - self.get_buffer("centre")) / self.get_buffer("scale")).to(value.dtype)[..., None]
+
+
+def _columns(x: Tensor, chosen: Sequence[int]) -> Tensor:
+    return x.index_select(-1, constant(tuple(chosen), torch.long, x.device))

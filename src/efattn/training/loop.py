@@ -9,7 +9,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -21,8 +21,10 @@ from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model, orders
 from efattn.network import Candidates
 from efattn.training import memory
+from efattn.training.ahead import Ready, ready
 from efattn.training.checkpoint import Checkpoint
 from efattn.training.extremes import extremes, words
+from efattn.training.ledger import Ledger
 from efattn.training.optimiser import Adam, clip
 from efattn.training.options import DROPS, Training, resolve_device
 from efattn.training.replay import Replay
@@ -131,7 +133,7 @@ class _Term:
         self.batches: list[Batch] | None = None  # of what is held out, where that is little
         self.best: dict[str, Tensor] = {}
         self.mean: list[Tensor] = []  # of the parameters over the last steps, if it is asked for
-        self.at = Progress()
+        self.at, self.ledger = Progress(), Ledger(device)
         batches = len(self.one_pass(0))
         self.passes = options.passes_for(batches)
         self.epochs, self.patience = options.epochs_for(batches), options.patience_for(batches)
@@ -227,13 +229,15 @@ class _Term:
     def validate(self) -> float | None:
         held, context = self.fitting.held, self.term.context
         assert held is not None
-        batches = held.batches(self.options.tokens, context=context) if self.batches is None else iter(self.batches)
-        if self.batches is None and context == "any":
+        if self.batches is not None:
+            return mean_log_prob(self.term, self.batches, self.device)
+        plan = held.plan(self.options.tokens)
+        batches: Iterator[Batch] = (one.batch for one in ready(held, plan, self.term, self.device))
+        if context == "any":
             batches = orders.fixed(batches)
         if len(held.rows) >= SMALL:
             return mean_log_prob(self.term, batches, self.device)
-        if self.batches is None:
-            self.batches = [x.to(self.device) for x in batches]
+        self.batches = [x.to(self.device) for x in batches]
         return mean_log_prob(self.term, self.batches, self.device)
 
     def keep(self, score: float | None, epoch: int = 0) -> None:
@@ -253,18 +257,22 @@ class _Term:
         start = time.monotonic() - at.seconds
         if not self.term.training:
             self.term.train()
-        for number in range(at.batch, len(plan)):
-            step, total = at.epoch * len(plan) + number, self.epochs * len(plan)
-            rate = self.rate(min(step, total - 1), total)
-            scores, weight = self.step(plan[number], rate, number)
-            at.total, at.weight, at.batch = at.total + scores, at.weight + weight, number + 1
-            at.seconds = time.monotonic() - start
-            if self.fitting.tick is not None:
-                self.fitting.tick(self.name, step + 1, total)
-            if at.spent + at.seconds >= self.limit:
-                break
-            if self.fitting.checkpoint is not None and self.fitting.checkpoint.due() and number + 1 < len(plan):
-                self.save()
+        self.ledger.open(at.total, at.weight)
+        with closing(ready(self.fitting.data, plan, self.term, self.device, at.batch)) as batches:
+            for number, one in enumerate(batches, at.batch):
+                step, total = at.epoch * len(plan) + number, self.epochs * len(plan)
+                self.step(one, self.rate(min(step, total - 1), total), number)
+                if (number + 1) % self.ledger.every == 0:
+                    self.look(plan)
+                at.batch, at.seconds = number + 1, time.monotonic() - start
+                if self.fitting.tick is not None:
+                    self.fitting.tick(self.name, step + 1, total)
+                if at.spent + at.seconds >= self.limit:
+                    break
+                if self.fitting.checkpoint is not None and self.fitting.checkpoint.due() and number + 1 < len(plan):
+                    self.look(plan)
+                    self.save()
+        self.look(plan)
         self.close_epoch(start)
 
     def rate(self, step: int, total: int) -> float:
@@ -273,32 +281,40 @@ class _Term:
             return self.replay.rate(step, total) * warm
         return self.options.rate_at(step, total, self.at.drops if self.adaptive else None)
 
-    def step(self, pieces: Any, rate: float, number: int) -> tuple[float, float]:
+    def step(self, one: Ready, rate: float, number: int) -> None:
+        """Nothing in it waits for a device other than the CPU."""
         self.optimiser.rate = rate
         for p in self.parameters:
             p.grad = None
-        batch = self.fitting.data.batch(pieces, self.term.context)
-        if self.term.holes is not None:
-            batch = self.term.holes(batch)
+        batch = one.batch if self.term.holes is None else self.term.holes(one.batch)
         if self.term.context == "any":
             batch = orders.in_training(batch)
         total, weight = self.sums(batch)
-        if not weight > 0:
-            return 0.0, 0.0
-        loss = -total / weight
-        if not loss.isfinite():
-            raise self.not_finite(batch, number)
+        here = self.device.type == "cpu"
+        if not (weight > 0 if here else one.scored):
+            return
+        loss = -total / (weight if here else weight.clamp_min(torch.finfo(weight.dtype).tiny))
+        self.ledger.note(loss, number)
+        if here and self.ledger.broken() is not None:
+            return
         loss.backward()
         if self.options.clip is not None:
             clip(self.parameters, self.options.clip)
-        self.optimiser.step()
+        self.optimiser.step(None if here else self.ledger.stopped)
         if self.options.average:
             self.average()
-        return float(total.detach()), float(weight)
+        self.ledger.add(total, weight)
+
+    def look(self, plan: list[Any]) -> None:
+        """Whether all losses so far are numbers, and what they sum to. This waits for the device."""
+        number = self.ledger.broken()
+        if number is not None:
+            raise self.not_finite(self.fitting.data.batch(plan[number], self.term.context), number)
+        self.at.total, self.at.weight = self.ledger.sums()
 
     def sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the weighted log-probabilities, and of the weights."""
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed()):
+        with torch.autocast("cuda", torch.bfloat16) if self.mixed() else nullcontext():
             scores = self.term.log_prob(batch.to(self.device), self.options.draws)
         return (scores.values * scores.weight).sum(), (scores.weight * scores.scored).sum()
 
@@ -401,12 +417,12 @@ def mean_log_prob(term: Conditionals, batches: Iterable[Batch], device: torch.de
     """Per scored target, weighted; None where nothing is scored."""
     training = term.training
     term.eval()
-    total = weight = 0.0
+    ledger = Ledger(torch.device(device))
     for batch in batches:
         scores = term.log_prob(batch.to(device))
-        total += float((scores.values.double() * scores.weight).sum())
-        weight += float((scores.weight * scores.scored).sum())
+        ledger.add((scores.values.double() * scores.weight).sum(), (scores.weight * scores.scored).sum())
     term.train(training)
+    total, weight = ledger.sums()
     return total / weight if weight else None
 
 

@@ -43,7 +43,8 @@ class Adam:
         self.moments.clear()
 
     @torch.no_grad()
-    def step(self) -> None:
+    def step(self, stopped: Tensor | None = None) -> None:
+        """stopped: 1 where nothing is to change, else 0, wherever the weights are."""
         for numbered, decay in self.parts:
             there = [(number, p, p.grad) for number, p in numbered if p.grad is not None]
             for number, p, grad in there:
@@ -68,6 +69,7 @@ class Adam:
                 eps=EPSILON,
                 amsgrad=False,
                 maximize=False,
+                found_inf=stopped,
             )
 
     def tensors(self) -> dict[str, Tensor]:
