@@ -366,6 +366,11 @@ ROLES = (
 )
 # and how it goes about it
 FIT = {
+    "item_features": (
+        "A second table, or a file, keyed by the item's columns: what is known of items. Words are levels, lists of "
+        "words several; lists of numbers are vectors. Items that only this table has are new ones, and recommended by "
+        "their features."
+    ),
     "missing": "A code such as -1 that stands for a missing value; or several.",
     "validation": (
         "Held out to stop early and to choose by: a share of the groups (with lags: of the times), a number of folds, "

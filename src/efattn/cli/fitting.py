@@ -80,6 +80,7 @@ def parameters() -> list[inspect.Parameter]:
         known("wide", WIDE, False),
         parameter("id", str, "With --wide, a column that names rows.", WHICH, "COLUMN"),
         parameter("exclude", list[str], "With --wide, columns that are not modelled.", WHICH, "COLUMN,..."),
+        parameter("item_features", str, told["item_features"], WHICH, "FILE"),
         parameter("missing", list[str], told["missing"], MODEL, "CODE"),
         known("model", Annotated[Kind, typer.Option(help="Attention, or latent factors.", rich_help_panel=MODEL)],
                Kind.efa),
@@ -121,6 +122,7 @@ def fit(**asked: Any) -> None:
     source = tables.read(asked["table"], layout)
     roles = _wide_of(asked, source) if asked["wide"] else roles_of(asked, source)
     validation = _validation(asked["validation"], layout)
+    roles |= _features_of(asked, layout)
     estimator = estimator_of(options)
     told: list[Any] = []
 
@@ -202,6 +204,15 @@ def roles_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
     for role in ROLES:
         source.require(roles.of(role.name), role.name)
     return columns
+
+
+def _features_of(asked: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any]:
+    """What is known of items, if that is asked for."""
+    if asked["item_features"] is None:
+        return {}
+    if asked["wide"]:
+        raise DataError("--item-features is for long tables, where a column names items.", option="item_features")
+    return {"item_features": tables.read(asked["item_features"], layout)}
 
 
 def _wide_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:

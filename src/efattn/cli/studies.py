@@ -112,7 +112,8 @@ def reproduce(
         list[str] | None,
         typer.Argument(
             metavar="[EXPERIMENT]...",
-            help="synthetic, sequences, ratings, instacart, cities, beyond, strangers, theory; all unless said.",
+            help="synthetic, sequences, ratings, instacart, cities, beyond, recommending, strangers, theory; all "
+            "unless said.",
             show_default=False,
         ),
     ] = None,

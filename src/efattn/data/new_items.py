@@ -72,4 +72,6 @@ def schema_without(schema: Schema, items: np.ndarray) -> Schema:
     """Of the rest alone."""
     assert schema.vocabulary is not None
     vocabulary, fitted = schema.vocabulary.some(np.flatnonzero(~items)), schema.standardiser
-    return replace(schema, vocabulary=vocabulary, standardiser=None if fitted is None else fitted.some_items(~items))
+    features = None if schema.features is None else schema.features.some(np.flatnonzero(~items))
+    fitted = None if fitted is None else fitted.some_items(~items)
+    return replace(schema, vocabulary=vocabulary, standardiser=fitted, features=features)

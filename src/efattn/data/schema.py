@@ -14,6 +14,7 @@ import numpy as np
 
 from efattn.data.duplicates import duplicated
 from efattn.data.groups import Groups, Observations
+from efattn.data.item_features import ItemFeatures
 from efattn.data.lags import infer_step, lagged_groups, step_words
 from efattn.data.reading import Levels, Reading
 from efattn.data.roles import SEVERAL, SINGLE, Roles
@@ -33,7 +34,7 @@ class Schema:
     row was, "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`).
     `own_time`: whether a target shows its own time. `own_attributes`: by column of a batch's attributes, whether a row
     whose item is the target shows it of itself (`own`); None where item terms look at no attributes. `exposed`: whether
-    networks see the exposures of rows."""
+    networks see the exposures of rows. `features`: what is known of items beyond their names."""
 
     roles: Roles
     vocabulary: Vocabulary | None = None
@@ -47,6 +48,7 @@ class Schema:
     own_time: bool = True
     own_attributes: tuple[bool, ...] | None = None
     exposed: bool = False
+    features: ItemFeatures | None = None
 
     @classmethod
     def fit(
@@ -155,6 +157,11 @@ class Schema:
         return self._with_lags(reading, groups) if self.lags else groups
 
     @property
+    def trained_items(self) -> int:
+        """How many items rows of the fit were of; the others are known by their features alone."""
+        return len(self.vocabulary or ()) if self.features is None else self.features.trained
+
+    @property
     def attribute_names(self) -> tuple[str, ...]:
         """Of the columns of a batch's attributes: a column of words has one per level."""
         return tuple(
@@ -205,8 +212,14 @@ class Schema:
         source = Table.read(table)
         source.require(self.vocabulary.columns, "item")
         vocabulary = self.vocabulary.append(Reading(source, self.roles, ()).item[1])
+        return self.with_vocabulary(
+            vocabulary, None if self.features is None else self.features.extended(len(vocabulary))
+        )
+
+    def with_vocabulary(self, vocabulary: Vocabulary, features: ItemFeatures | None) -> "Schema":
+        """The same of more items: the old ones first."""
         fitted = None if self.standardiser is None else self.standardiser.extended(len(vocabulary))
-        return replace(self, vocabulary=vocabulary, standardiser=fitted)
+        return replace(self, vocabulary=vocabulary, standardiser=fitted, features=features)
 
     def to_json(self) -> dict[str, Any]:
         saved: dict[str, Any] = {"roles": self.roles.to_json(), "lags": self.lags, "step": self.step}
@@ -216,11 +229,11 @@ class Schema:
         saved["own_attributes"] = None if self.own_attributes is None else list(self.own_attributes)
         saved["vocabulary"] = None if self.vocabulary is None else self.vocabulary.to_json()
         saved["standardiser"] = None if self.standardiser is None else self.standardiser.to_json()
-        return saved
+        return saved | ({} if self.features is None else {"features": self.features.to_json()})
 
     def arrays(self) -> dict[str, np.ndarray]:
         """What does not fit into JSON: a million names, a centre per item."""
-        parts = {"vocabulary": self.vocabulary, "standardiser": self.standardiser}
+        parts = {"vocabulary": self.vocabulary, "standardiser": self.standardiser, "features": self.features}
         return {f"{part}.{n}": x for part, p in parts.items() if p is not None for n, x in p.arrays().items()}
 
     @classmethod
@@ -229,7 +242,7 @@ class Schema:
 
         def part(kind: Any, name: str) -> Any:
             mine = {n.removeprefix(f"{name}."): x for n, x in arrays.items() if n.startswith(f"{name}.")}
-            return None if saved[name] is None else kind.from_saved(saved[name], mine)
+            return None if saved.get(name) is None else kind.from_saved(saved[name], mine)
 
         plain = {name: saved[name] for name in ("lags", "step", "time_kind", "max_length")}
         plain["when_kind"] = saved.get("clock")  # older files have neither
@@ -238,6 +251,7 @@ class Schema:
         plain |= {"own_time": saved.get("own_time", True), "exposed": saved.get("exposed", False)}
         plain["own_attributes"] = None if own is None else tuple(own)
         roles = Roles.from_json(saved["roles"])
+        plain["features"] = part(ItemFeatures, "features")
         return cls(roles, part(Vocabulary, "vocabulary"), part(Standardiser, "standardiser"), **plain)
 
     def _columns(self, reading: Reading) -> dict[str, np.ndarray | None]:

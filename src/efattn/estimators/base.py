@@ -21,7 +21,18 @@ from sklearn.exceptions import NotFittedError
 from efattn.data import Roles, Schema, Table
 from efattn.data.fingerprints import seen_by
 from efattn.errors import DataError, Note, named, option
-from efattn.estimators import companions, deciding, growing, members, missing_values, new_items, saving, shares, telling
+from efattn.estimators import (
+    companions,
+    deciding,
+    described,
+    growing,
+    members,
+    missing_values,
+    new_items,
+    saving,
+    shares,
+    telling,
+)
 from efattn.estimators import families as choosing
 from efattn.estimators import wide as wide_tables
 from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
@@ -54,6 +65,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
     refit: Any = False  # likewise
     own_time: Any = "known"  # likewise
     own_attributes: Any = None  # likewise; None where an item term never looks at attributes
+    _takes_features: bool = False  # of items
     fitted_: Fitted
     first_fits_: tuple[Fitted, ...]  # what did not see the groups held out: before a second fit, or of each fold
     _kept: Checkpoint | None = None  # what the last fit wrote to, until the model is saved
@@ -102,6 +114,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         exposure: str | None = None,
         weight: str | None = None,
         target: str | None = None,
+        item_features: Any = None,
         missing: Any = None,
         validation: Any = "auto",
         checkpoint: str | Path | None = None,
@@ -115,7 +128,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         value = choosing.ordered(self.family, _tuple(value))
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing)
         how: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "callbacks": callbacks, "history": history}
-        how |= {"progress": progress, "planned": planned, "validation": validation}
+        how |= {"progress": progress, "planned": planned, "validation": validation, "features": item_features}
         return self._fit_table(Table.read(table), roles, self.family, self.terms, **how)
 
     fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
@@ -157,6 +170,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         progress: bool | None = None,
         planned: Callable[[Blueprint], object] | None = None,
         wide: "wide_tables.Plan | None" = None,
+        features: Any = None,
     ) -> Any:
         calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
         if self.context == "past" and not roles.ordered:
@@ -181,6 +195,8 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         if self.refit is True and blueprint.held is not None and not blueprint.may_refit:
             share = f"{option('validation', 0.2)}, a share of its own groups, or {option('refit', 'auto')}"
             raise DataError(f"{option('refit', True)} fits to all of this table: pass {share}.", option="refit")
+        more = None if features is None else described.known(features, blueprint.schema, self._takes_features)
+        blueprint = blueprint if more is None else blueprint.with_features(more)
         self._frames, self._wide = source.kind if wide is None else wide.frames, None if wide is None else wide.layout
         blueprint = blueprint if wide is None else blueprint.noted(*wide.notes)
         with Stages(progress) as stages:
@@ -188,7 +204,10 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
                 planned(blueprint)
             else:
                 telling.describe(blueprint, stages)
-            return self._fit(blueprint, stages, callbacks=calls, checkpoint=checkpoint, resume=resume)
+            self._fit(blueprint, stages, callbacks=calls, checkpoint=checkpoint, resume=resume)
+        if more is not None:
+            self.fitted_ = described.with_new_items(self, self.fitted_, more)
+        return self
 
     def _fit(self, blueprint: Blueprint, stages: Stages, *, callbacks: Any, checkpoint: Any, resume: bool) -> Any:
         options = self._options()
@@ -298,10 +317,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         models = [self._build(blueprint, start=False, member=k) for k in range(len(before.members))]
         for new, old in zip(models, before.members, strict=True):
             growing.grow(new, old)
-        beside = {
-            name: tuple(one._replace(model=growing.grown(one.model, models[0][name].family)) for one in several)
-            for name, several in before.companions.items()
-        }
+        beside = growing.beside(before.companions, models[0])
         calm = training or replace(self.training or Training(), rate=(self.training or Training()).rate / 3)
         with Stages(progress) as stages, threads.suited_to(len(groups.rows)):
             trained = members.train(

@@ -120,6 +120,12 @@ class Blueprint:
     def with_network(self, sizes: Mapping[str, Mapping[str, Any]]) -> "Blueprint":
         return replace(self, network=sizes, folds=tuple(replace(one, network=sizes) for one in self.folds))
 
+    def with_features(self, known: Any) -> "Blueprint":
+        """known: of items (`described`)."""
+        first = known.features.first()
+        each = tuple(replace(one, schema=replace(one.schema, features=first)) for one in self.folds)
+        return replace(self, schema=replace(self.schema, features=first), folds=each).noted(*known.notes)
+
     def noted(self, *notes: Note) -> "Blueprint":
         return replace(self, notes=(*self.notes, *notes))
 

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from typing import Any, final
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -18,6 +19,9 @@ from efattn.models import Conditionals, Holes, Term
 from efattn.network import (
     AttributeVectors,
     Embedding,
+    FeaturedItems,
+    FeatureMap,
+    Features,
     Gaps,
     Head,
     ItemVectors,
@@ -33,6 +37,7 @@ from efattn.training import Training
 
 MOST = 0.9  # of the values of a group are hidden in training, at most
 STRANGE = 0.3  # of that share, at most so much of the items is strange
+NEW = 0.3  # of the items of a group are strange where items have features, at most
 ENOUGH = 100  # rows for each unit of width, with which values are hidden and spreads may differ
 QUICK, BEST, MEMBERS = 4, 2, 3  # times fewer steps, times more, members: by effort
 
@@ -47,6 +52,8 @@ ALONE = Note(
 @explained
 class EFA(EFAOptions, GroupEstimator):
     """A probabilistic model of grouped observations: each given the others of its group, or what came earlier."""
+
+    _takes_features = True
 
     def _schema_options(self) -> dict[str, Any]:
         of_items = self.terms is None or "item" in self.terms
@@ -93,10 +100,12 @@ class EFA(EFAOptions, GroupEstimator):
     def _item_term(self, blueprint: Blueprint, sizes: Sizes) -> Term:
         family = Categorical(max(blueprint.items, 2))
         positions = blueprint.longest if blueprint.schema.roles.ordered else 0
-        own, parts = blueprint.schema.own_attributes, ItemVectors(family.size, sizes.width)
+        own, features = blueprint.schema.own_attributes, _features(blueprint)
+        parts = ItemVectors(family.size, sizes.width, features=_mapped(features, sizes.width))
         added = OwnAttributes(own, 2 * sizes.width, sizes.width) if own else None
         embedding = Embedding(parts, lag=self._lag(sizes), mix=self._mix(sizes), positions=positions, own=added)
-        head = Head(perceptron(sizes.width, (), family.size), family.shared)
+        body = perceptron(sizes.width, (), family.size) if features is None else None
+        head = Head(body or FeaturedItems(sizes.width, family.size, features), family.shared)  # type: ignore[arg-type]
         gaps = self._gaps(blueprint)
         stack = self._stack(sizes, gaps=gaps is not None)
         return Term(
@@ -108,14 +117,15 @@ class EFA(EFAOptions, GroupEstimator):
             support=blueprint.support,
             gaps=gaps,
             own_time=blueprint.schema.own_time,
-            holes=self._holes(0.0),
+            holes=self._holes(0.0) if features is None else self._holes(0.0, blueprint),
         )
 
     def _value_term(self, blueprint: Blueprint, sizes: Sizes) -> Term:
         family, roles, half = blueprint.inside_family, blueprint.schema.roles, max(sizes.width // 2, 1)
         attributes = len(blueprint.schema.attribute_names)
         holes = self._holes(0.0 if self._few_rows(blueprint, sizes) else MOST, blueprint)
-        items = ItemVectors(blueprint.items, half) if blueprint.items else None
+        features = _mapped(_features(blueprint), half)
+        items = ItemVectors(blueprint.items, half, features=features) if blueprint.items else None
         if items is not None:
             items.begin(None if holes is None or holes.shift is None else torch.as_tensor(holes.shift))
         embedding = Embedding(
@@ -162,7 +172,9 @@ class EFA(EFAOptions, GroupEstimator):
         alike = fitted is None or fitted.item_scale is None  # items of units of their own: none stands for another
         shift = None if fitted is None else fitted.to_unknown()
         hidden = 0.0 if self.context == "any" and self.hide == "auto" else rate  # an order hides parts of its own
-        return Holes(hidden, STRANGE * rate * alike, shift) if rate else None
+        described = blueprint is not None and blueprint.schema.features is not None
+        strange = max(STRANGE * rate, NEW if described else 0.0) * alike  # features have to do for new items
+        return Holes(hidden, strange, shift) if rate or strange else None
 
     def _gaps(self, blueprint: Blueprint) -> Gaps | None:
         if blueprint.schema.when_kind is None:
@@ -210,6 +222,20 @@ class EFA(EFAOptions, GroupEstimator):
                 f"with {option('context', 'any')} pass {option('own_time', 'known')}.",
                 option="own_time",
             )
+
+
+def _features(blueprint: Blueprint) -> Features | None:
+    """Of items, as tensors on the CPU."""
+    known = blueprint.schema.features
+    if known is None:
+        return None
+    offsets, level, amount = known.offsets.astype(np.int64), known.level.astype(np.int64), known.amount
+    arrays = (np.array(x) for x in (offsets, level, amount.astype(np.float32), known.numbers.astype(np.float32)))
+    return Features(known.levels, *map(torch.from_numpy, arrays))
+
+
+def _mapped(features: Features | None, width: int) -> FeatureMap | None:
+    return None if features is None else FeatureMap(features, width)
 
 
 def _views(family: Product) -> ItemViews | None:

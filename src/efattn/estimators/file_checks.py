@@ -64,6 +64,8 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
     wrong |= estimator.context == "past" and not schema.roles.ordered
     wrong |= not _count(about["longest"], 1)
     wrong |= fitted is not None and not _is_of(fitted, family, len(values), 0 if items is None else len(items))
+    known = schema.features
+    wrong |= known is not None and (items is None or len(known) != len(items) or not 0 < known.trained <= len(known))
     if wrong:
         raise DataError("its columns, items and values do not belong together")
     _check_columns(schema)

@@ -1,5 +1,6 @@
 """Models that know more items than they were fitted to: what `update` begins with."""
 
+from collections.abc import Mapping, Sequence
 from typing import final
 
 import torch
@@ -8,8 +9,9 @@ from torch import Tensor
 from efattn.data import Batch
 from efattn.errors import DataError
 from efattn.families import Family
-from efattn.models import Conditionals, Model
-from efattn.network import Gaps, Logits
+from efattn.inference import Companion
+from efattn.models import Conditionals, Model, Term
+from efattn.network import FeaturedItems, Gaps, Logits
 
 
 @torch.no_grad()
@@ -31,6 +33,18 @@ def grow(new: Model, old: Model) -> None:
         else:  # a row per item of a head: as an average item
             x[:known] = before
             x[known:] = before.mean(0)
+    for name in new.terms:
+        term = new[name]
+        if isinstance(term, Term) and isinstance(term.head.body, FeaturedItems) and term.head.bias is not None:
+            term.head.body.begin(term.head.bias, old[name].family.size)
+
+
+def beside(companions: Mapping[str, Sequence[Companion]], model: Model) -> dict[str, tuple[Companion, ...]]:
+    """The same companions, of as many items as the terms of this model."""
+    return {
+        name: tuple(one._replace(model=grown(one.model, model[name].family)) for one in several)
+        for name, several in companions.items()
+    }
 
 
 def grown(simple: Conditionals, family: Family) -> Conditionals:

@@ -189,4 +189,6 @@ def checkpoint(
     given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
     about = {"version": __version__, "columns": blueprint.schema.roles.to_json(), "options": saving.plain(given)}
     about["data"] = fingerprint(*(groups for part in blueprint.parts for groups in (part.train, part.held)))
+    known = blueprint.schema.features
+    about |= {} if known is None else {"features": known.fingerprint}
     return Checkpoint(Path(folder), about, options.checkpoint_seconds)

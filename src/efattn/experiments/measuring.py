@@ -15,6 +15,7 @@ import polars as pl
 from efattn.data import Table
 from efattn.errors import DataError
 from efattn.estimators import EFA
+from efattn.experiments import ranking
 from efattn.experiments.records import Record
 from efattn.experiments.settings import Setting
 from efattn.inference import Companion, Fitted
@@ -28,6 +29,8 @@ DRAWS = 200  # of covers by chance
 
 def tested(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
     """The metric and the full log-likelihood per scored row, over all rows and by group."""
+    if setting.metric.lists is not None:
+        return ranking.tested(setting, estimator, rows)
     columns = [c for c in estimator.log_likelihood(rows).iter_columns() if c.name.endswith("_log_likelihood")]
     (likely,) = (c.fill_null(np.nan).to_numpy() for c in columns)
     loss = setting.metric.losses(estimator, rows, likely)
@@ -59,7 +62,8 @@ def counted(setting: Setting, rows: pl.DataFrame) -> np.ndarray:
 def overall(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
     """The same without groups."""
     found = tested(setting, estimator, rows)
-    return {name: float(f"{found[name]:.{DIGITS}g}") for name in ("value", "log_likelihood")}
+    lists = {"lists": found["lists"]} if "lists" in found else {}
+    return {name: float(f"{found[name]:.{DIGITS}g}") for name in ("value", "log_likelihood")} | lists
 
 
 def parts(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:

@@ -43,10 +43,12 @@ class Split(NamedTuple):
 @final
 @dataclass(frozen=True)
 class Metric:
-    """A loss per row: of the predicted mean and the actual value, or of the log-probability of the item."""
+    """A loss per row: of the predicted mean and the actual value, or of the log-probability of the item. lists: a
+    length k; the loss is then 1 - NDCG of lists of k items, ranked among the whole catalogue (ranking.py)."""
 
     name: str
     of_mean: Callable[[np.ndarray, np.ndarray], np.ndarray] | None = None
+    lists: int | None = None
 
     def losses(self, estimator: Any, test: pl.DataFrame, likely: np.ndarray) -> np.ndarray:
         """(row,), NaN where a row is not scored. likely: the log-likelihood of each."""
@@ -73,6 +75,7 @@ def poisson_v2(mean: np.ndarray, y: np.ndarray) -> np.ndarray:
 
 MSE = Metric("test mean squared error", squared)
 CROSS_ENTROPY = Metric("test cross-entropy")
+NDCG = Metric("test loss, 1 - NDCG@10", lists=10)
 V1, V2 = Metric("test Poisson loss, v1", poisson_v1), Metric("test Poisson loss, v2", poisson_v2)
 
 
@@ -81,7 +84,8 @@ V1, V2 = Metric("test Poisson loss, v1", poisson_v1), Metric("test Poisson loss,
 class Entry:
     """make: an estimator for a seed. paper: the number the paper prints for it. fixed: it has no seed of its own, so
     that it runs once per split. without: roles it does not take. sees: what only some models of the setting are told,
-    as "own time". look: more to be kept of the first seed's fit."""
+    as "own time". look: more to be kept of the first seed's fit. again: whether it is refitted too, if it is a peer or
+    has defaults."""
 
     model: str
     preset: Preset
@@ -91,6 +95,7 @@ class Entry:
     without: tuple[str, ...] = ()
     sees: tuple[str, ...] = ()
     look: Look | None = None
+    again: bool = True
 
     @property
     def competes(self) -> bool:
@@ -100,7 +105,7 @@ class Entry:
 
     @property
     def protocols(self) -> tuple[Protocol, ...]:
-        both = self.competes or self.preset == "defaults"
+        both = self.again and (self.competes or self.preset == "defaults")
         return PROTOCOLS if both else (TRAIN,)
 
 

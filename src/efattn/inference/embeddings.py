@@ -16,7 +16,7 @@ from efattn.errors import DataError
 from efattn.inference import frames
 from efattn.inference.fitted import Fitted
 from efattn.models import Conditionals, LatentItems, LatentValues, Model, Term
-from efattn.network import ItemVectors, Tied
+from efattn.network import FeaturedItems, ItemVectors, Tied
 
 
 def embeddings(fitted: Fitted, which: str = "item", *, member: int = 0, kind: str | None = None) -> Any:
@@ -76,7 +76,7 @@ def item_vectors(model: Model, which: Literal["context", "centre"] = "context") 
 def _context(term: Conditionals) -> Tensor | None:
     if isinstance(term, Term):
         part = term.embedding.target if term.of_items else term.embedding.item
-        return part.vectors.weight[: part.items] if isinstance(part, ItemVectors) else None
+        return part.table() if isinstance(part, ItemVectors) else None
     if isinstance(term, LatentItems):
         return term.context_vectors.vectors.weight[: term.family.size]
     if isinstance(term, LatentValues):
@@ -93,6 +93,8 @@ def _centre(term: Conditionals) -> Tensor | None:
         return None
     body = term.head.body
     if isinstance(body, Tied):
-        return body.vectors.vectors.weight[: body.vectors.items]
+        return body.centre
+    if isinstance(body, FeaturedItems) and term.head.bias is not None:
+        return body.candidates(term.head.bias)[0]
     last = body[-1] if isinstance(body, torch.nn.Sequential) and len(body) == 1 else None
     return last.weight if isinstance(last, torch.nn.Linear) else None

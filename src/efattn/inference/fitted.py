@@ -161,7 +161,7 @@ class Fitted:
         left, new = max(1 - sum(one.share for one in companions), 0.0) / members, None  # rounded, they may be above 1
         if any(one.new is not None for one in companions):
             new = max(1 - sum(one.share if one.new is None else one.new for one in companions), 0.0) / members
-        items = len(self.schema.vocabulary or ())
+        items = self.schema.trained_items
         holes = tuple(
             (several[0][0], max(1 - sum(share for _, share in several), 0.0) / members)
             for several in zip(*(one.holes for one in companions), strict=True)

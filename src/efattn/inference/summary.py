@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from efattn.data.item_features import ItemFeatures
 from efattn.errors import Note, counted
 from efattn.families import Product
 from efattn.inference.fitted import Companion, Fitted
@@ -24,6 +25,8 @@ def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
         lines.append(f"Fitted to {counted(sizes['groups'], 'row')} of {counted(len(fitted.wide), 'column')}.")
     else:
         lines.append(f"Fitted to {counted(sizes['rows'], 'row')} in {counted(sizes['groups'], 'group')}{items}.")
+    if schema.features is not None:
+        lines.append(_features(schema.features))
     if several > 1:
         lines.append(f"{several} members, whose mixture predicts.")
     for name in fitted.names:
@@ -42,6 +45,12 @@ def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
     if fitted.context == "any":
         lines.append("joint_log_density has the density of whole groups, a mixture over orders.")
     return "\n".join([*lines, *(f"Note: {show(note)}" for note in fitted.notes)])
+
+
+def _features(known: ItemFeatures) -> str:
+    columns, new = ", ".join(column.name for column in known.columns), len(known) - known.trained
+    more = f"; {counted(new, 'item')} by these alone" if new else ""
+    return f"Items are known by {columns} too ({counted(known.levels, 'level')}{more})."
 
 
 def _term_lines(fitted: Fitted, name: str) -> list[str]:

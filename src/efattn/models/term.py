@@ -93,6 +93,7 @@ class Term(Conditionals):
             lag=batch.lag,
             position=batch.position,
             exposure=batch.exposure,
+            named=batch.item,
         )
 
     def visibility(self, batch: Batch) -> Visibility:

@@ -14,6 +14,7 @@ from efattn.network.embeddings import (
 )
 from efattn.network.gaps import Gaps
 from efattn.network.heads import Head, ReadOff, Tied, perceptron
+from efattn.network.item_features import FeaturedItems, FeatureMap, Features
 from efattn.network.known import OwnAttributes, Rates
 from efattn.network.sampled import Candidates
 from efattn.network.stack import Stack
@@ -26,6 +27,9 @@ __all__ = [
     "Candidates",
     "Context",
     "Embedding",
+    "FeatureMap",
+    "FeaturedItems",
+    "Features",
     "Gaps",
     "Head",
     "Identity",

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 if TYPE_CHECKING:
+    from efattn.network.item_features import FeatureMap
     from efattn.network.known import OwnAttributes, Rates
 
 LEVELS = 20.0  # the mean of an item's values, where they are seen by their logarithm
@@ -31,18 +32,31 @@ def mlp(sizes: Sequence[int], *, bias: bool = True) -> nn.Sequential:
 @final
 class ItemVectors(nn.Module):
     """One vector per item, one for an unknown item, and one for MASK: rows 0 .. D-1, D and D+1. Several tables side
-    by side give an item several vectors (the paper's centre and context embeddings). sparse: gradients are of the rows
-    that were looked up, and of no others."""
+    by side give an item several vectors (the paper's centre and context embeddings). features: what is added by what
+    is known of an item; sparse: gradients are of the rows that were looked up, and of no others."""
 
     sparse = False
 
-    def __init__(self, items: int, width: int, tables: int = 1) -> None:
+    def __init__(self, items: int, width: int, tables: int = 1, features: "FeatureMap | None" = None) -> None:
         super().__init__()
-        self.items, self.width = items, width * tables
+        self.items, self.width, self.features = items, width * tables, features
         self.vectors = nn.Embedding(items + 2, self.width)
+        if features is not None:  # own vectors begin small: each becomes what features do not say
+            nn.init.normal_(self.vectors.weight, std=self.width**-0.5)
 
-    def forward(self, item: Tensor) -> Tensor:
-        return F.embedding(item, self.vectors.weight, sparse=self.sparse)
+    def forward(self, item: Tensor, named: Tensor | None = None) -> Tensor:
+        """named: whose features they have, where `item` takes some for unknown."""
+        own = F.embedding(item, self.vectors.weight, sparse=self.sparse)
+        if self.features is None:
+            return own
+        of = item if named is None else named
+        known = F.embedding(of.clamp_max(self.items - 1), self.features())
+        return own + known * (of < self.items)[..., None]
+
+    def table(self) -> Tensor:
+        """(item, width): of all items."""
+        own = self.vectors.weight[: self.items]
+        return own if self.features is None else own + self.features()
 
     def masked(self) -> Tensor:
         if not self.sparse:
@@ -252,14 +266,16 @@ class Embedding(nn.Module):
         lag: Tensor | None = None,
         position: Tensor | None = None,
         exposure: Tensor | None = None,
+        named: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """All (batch, context, ...), of which the first `length` positions can be targets."""
-        given = ((self.item, item), (self.attributes, attributes), (self.lag, lag))
-        known = [part(x) for part, x in given if part is not None]
+        """All (batch, context, ...), of which the first `length` positions can be targets. named: whose features items
+        have, where some of `item` are taken for unknown."""
+        known = [] if self.item is None else [self.item(item, named)]
+        known += [part(x) for part, x in ((self.attributes, attributes), (self.lag, lag)) if part is not None]
         if self.rates is not None and value is not None and observed is not None:
             value, exposed = self.rates(value, torch.ones_like(value[..., 0]) if exposure is None else exposure)
             known.append(exposed)
-        shown = self.target(item) if isinstance(self.target, ItemVectors) else self.target(value, observed)
+        shown = self.target(item, named) if isinstance(self.target, ItemVectors) else self.target(value, observed)
         hidden = self.target.masked().to(shown.dtype).expand(shown.shape[0], length, -1)
         content, masked = torch.cat((*known, shown), -1), torch.cat((*(x[:, :length] for x in known), hidden), -1)
         if self.mix is not None:

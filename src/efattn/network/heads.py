@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from efattn.network.catalogue import Logits
 from efattn.network.embeddings import ItemVectors, mlp
+from efattn.network.item_features import FeaturedItems
 
 
 @final
@@ -42,7 +43,7 @@ class Tied(nn.Module):
     @property
     def centre(self) -> Tensor:
         """(item, width)"""
-        return self.vectors.vectors.weight[: self.vectors.items]
+        return self.vectors.table()
 
     def forward(self, h: Tensor) -> Tensor:
         return F.linear(h, self.centre)
@@ -86,6 +87,8 @@ class Head(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """(..., width) -> (..., size)"""
+        if isinstance(self.body, FeaturedItems) and self.bias is not None:
+            return F.linear(h, *self.body.candidates(self.bias))
         x = self.body(h)
         if self.varying is not None:
             x = x.new_zeros(*x.shape[:-1], self.size).index_copy(-1, self.varying, x)
@@ -99,6 +102,8 @@ class Head(nn.Module):
         """f of h (row, width) before it is formed; None where f is no product of rows and vectors."""
         if self.varying is not None or self.beside is not None or (self.bias is not None and self.biased is not None):
             return None
+        if isinstance(self.body, FeaturedItems) and self.bias is not None:
+            return Logits(h, *self.body.candidates(self.bias))
         if isinstance(self.body, Tied):
             return Logits(h, self.body.centre, self.bias)
         last = self.body[-1] if isinstance(self.body, nn.Sequential) else None
@@ -116,6 +121,8 @@ class Head(nn.Module):
         if self.bias is None:
             return
         self.bias.copy_(f if self.biased is None else f * self.biased)
+        if isinstance(self.body, FeaturedItems):
+            self.body.start(self.bias)
         for part in (self.body, self.beside):
             last = part[-1] if isinstance(part, nn.Sequential) else None
             if silent and self.biased is None and isinstance(last, nn.Linear):

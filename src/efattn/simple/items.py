@@ -24,7 +24,8 @@ from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, tuning_par
 SMOOTHING = 0.5  # a
 STRENGTHS = (1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0, 1e4)
 DECAYS = (0.9, 0.7, 0.5, 0.3)
-MOST = 10_000  # items of a D x D table
+MOST = 15_000  # items of a D x D table
+AT_ONCE = 1024  # rows of it, of which logarithms are taken
 
 
 @final
@@ -100,23 +101,33 @@ class Transitions(DirectlyFitted):
         best = choices[0]
         if len(choices) > 1:
             train, check = tuning_parts(groups, held, of_items=True)
-            scores = {}
-            for choice in choices:
-                self._count(train, *choice)
-                scores[choice] = self.score(check)
+            scores, counted, popular = {}, np.zeros((0, 0)), np.zeros(0)
+            for k, (strength, decay) in enumerate(choices):
+                if k == 0 or decay != choices[k - 1][1]:
+                    counted, popular = self._count(train, decay)
+                self._smooth(counted, popular, strength, decay)
+                scores[strength, decay] = self.score(check)
+            del counted
             best = max(scores, key=lambda choice: scores[choice])
-        self._count(groups, *best)
+        self._smooth(*self._count(groups, best[1]), *best)
 
-    def _count(self, groups: Groups, strength: float, decay: float) -> None:
+    def _count(self, groups: Groups, decay: float) -> tuple[np.ndarray, np.ndarray]:
+        """(state, item): how often the item followed, by how far apart; and how popular items are."""
         size = self.family.size
-        popular, table = shares(_counted(groups, size)[1], size), np.zeros((size + 2) * size)
+        table = np.zeros((size + 2) * size)
         for back in range(1, self.options.last + 1):
             before, after = _counted(groups, size, back)
-            table += decay ** (back - 1) * np.bincount(before * size + after, minlength=len(table))
-        rows = table.reshape(size + 2, size)
-        total = rows.sum(1, keepdims=True)
-        chosen = [strength, decay][: len(self.get_buffer("chosen"))]
-        self._set(log_step=np.log((rows + strength * popular) / (total + strength)), chosen=torch.tensor(chosen))
+            cell, count = np.unique(before * size + after, return_counts=True)
+            table[cell] += decay ** (back - 1) * count
+        return table.reshape(size + 2, size), shares(_counted(groups, size)[1], size)
+
+    def _smooth(self, rows: np.ndarray, popular: np.ndarray, strength: float, decay: float) -> None:
+        step = self.get_buffer("log_step")
+        for first in range(0, len(rows), AT_ONCE):
+            some = rows[first : first + AT_ONCE]
+            p = (some + strength * popular) / (some.sum(1, keepdims=True) + strength)
+            step[first : first + AT_ONCE] = torch.as_tensor(np.log(p)).to(step.dtype)
+        self._set(chosen=torch.tensor([strength, decay][: len(self.get_buffer("chosen"))]))
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
         n, size = batch.length, self.family.size

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 
-from efattn.experiments.page import baskets, cities, ratings
+from efattn.experiments.page import baskets, cities, lists, ratings
 from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, table
 from efattn.experiments.page.numbers import NONE, digits, number, seconds, spread
 from efattn.experiments.page.results import Results, named, settings
@@ -20,6 +20,7 @@ TITLES = {
     "instacart": "Instacart baskets",
     "cities": "US cities",
     "beyond": "Beyond the paper",
+    "recommending": "The next item, over the whole catalogue",
 }
 FIRST = {
     "beyond": "Data that the paper does not use, with nothing tuned: latent factors and EFA have the library's "
@@ -29,6 +30,7 @@ MORE: dict[str, Callable[[Results], Iterator[Block]]] = {
     "ratings": ratings.blocks,
     "instacart": baskets.blocks,
     "cities": cities.blocks,
+    "recommending": lists.blocks,
 }
 
 

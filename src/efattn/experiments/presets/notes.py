@@ -124,3 +124,13 @@ MISSING_CELLS = (
     "training days are complete. Peers are chosen on validation days with as many gaps.",
     WEEKS,
 )
+RECOMMENDING = (
+    "Of each user the last item tests and the one before it validates; all models are fitted to the earlier ones "
+    "alone. The validation item is history at test time and never a training target; sizes, penalties and when to stop "
+    "are chosen on it.",
+    "Every item of the catalogue is ranked, nothing is sampled; items that a user has had are left out where none "
+    "comes twice in training. An item that is in no training row counts as missed. Ids alone are used, and in "
+    "MovieLens the times of ratings, but never the time of the one that is predicted.",
+    "Peers answer the same `evaluate` call. The Markov chain looks back at five rows, with a decay that validation "
+    "chooses; the additive logit has gaps in rank, and in time where there are times.",
+)
