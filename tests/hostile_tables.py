@@ -174,7 +174,7 @@ def _model(made: Case) -> None:
 
 OF_VALUES = (
     simple.ItemMean, simple.ShrunkMean, simple.GaussianConditional, simple.RidgePerItem, simple.LassoPerItem,
-    simple.InverseDistance, simple.Kriging, simple.Persistence,
+    simple.InverseDistance, simple.Kriging, simple.Persistence, simple.Forest,
 )  # fmt: skip
 OF_ITEMS = (simple.Popularity, simple.MarkovChain, simple.AdditiveLogit, simple.EASE, simple.ItemNeighbours)
 

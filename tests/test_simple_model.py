@@ -30,6 +30,7 @@ VALUES = {
     "lasso": (partial(SimpleModel, simple.LassoPerItem(), family="gaussian"), TABLE, RATED),
     "inverse distance": (partial(SimpleModel, simple.InverseDistance(), family="gaussian"), WEATHER, PLACED),
     "kriging": (partial(SimpleModel, simple.Kriging(), family="gaussian"), WEATHER, PLACED),
+    "forest": (partial(SimpleModel, simple.Forest(trees=8), family="gaussian"), WEATHER, PLACED),
     "gaussian, lags": (partial(SimpleModel, simple.GaussianConditional(), family="gaussian", lags=1), WEATHER, TIMED),
     "factors, lags": (
         partial(SimpleModel, simple.GaussianConditional(rank=3), family="gaussian", lags=1),

@@ -26,6 +26,7 @@ from efattn.network import Context
 from efattn.simple import (
     AdditiveLogit,
     DirectlyFitted,
+    Forest,
     GaussianConditional,
     ItemMean,
     ItemNeighbours,
@@ -47,6 +48,7 @@ ROWS, SPARSE = 2_000_000, 4  # for factors: rows at most; beside every pair, ite
 PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
 ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
 STATES = 2000  # items of a Markov chain
+TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
 MANY = 500  # items, from which on a low rank need not hold who goes with whom
 EPOCHS = 100  # of a simple model that is trained as networks are
 
@@ -266,8 +268,9 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 
 def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over
-    items or places where it is quickly fitted, an additive logit of items, of many items their neighbours, and, where
-    they follow each other, a Markov chain; each item's own distribution, against surprises."""
+    items or places where it is quickly fitted, trees of what it leaves where groups are like rows of a wide table; an
+    additive logit of items, of many items their neighbours, and, where they follow each other, a Markov chain; each
+    item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -283,8 +286,17 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     if "value" in blueprint.terms:
         offers.append(LinearModel())
         offers += _gaussians(blueprint.train, blueprint.items, blueprint.schema.lags + 1)
+        offers += [Forest()] if context == "others" and _tabular(blueprint.train, items) else []
         offers.append(ItemMean())
     return offers
+
+
+def _tabular(train: Groups, items: int) -> bool:
+    """Whether groups are like rows of a wide table: few items, most of them in every group, none twice."""
+    if train.item is None or train.lagged is not None or not 1 < items <= TREES or len(train) < GROUPS:
+        return False
+    cells = np.unique(train.group * np.int64(items + 1) + train.item)
+    return len(cells) == len(train.item) >= THERE * len(train) * items
 
 
 def _gaussians(train: Groups, items: int, times: int) -> list[Recipe]:

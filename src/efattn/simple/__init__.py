@@ -1,7 +1,7 @@
 """Simple models, each written once: peers of EFA in their own right, and companions of its networks.
 
 values   ItemMean, ShrunkMean, LinearModel, GaussianConditional, RidgePerItem, LassoPerItem, InverseDistance, Kriging,
-         Persistence
+         Forest, Persistence
 items    Popularity, MarkovChain, AdditiveLogit, EASE, ItemNeighbours
 
 Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict
@@ -14,6 +14,7 @@ from efattn.errors import DataError
 from efattn.simple.additive_logit import AdditiveLogit
 from efattn.simple.base import DirectlyFitted, MeanAndVariance, Recipe, Setting
 from efattn.simple.effects import ItemMean, ShrunkMean
+from efattn.simple.forest import Forest
 from efattn.simple.gaussian import GaussianConditional, Kriging
 from efattn.simple.items import MarkovChain, Popularity
 from efattn.simple.linear import InverseDistance, LassoPerItem, Persistence, RidgePerItem
@@ -29,6 +30,7 @@ RECIPES: tuple[type[Recipe], ...] = (
     LassoPerItem,
     InverseDistance,
     Kriging,
+    Forest,
     Persistence,
     Popularity,
     MarkovChain,

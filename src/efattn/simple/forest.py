@@ -1,0 +1,204 @@
+"""A Gaussian over items, and regression trees of what it leaves: bends and thresholds that no covariance has.
+
+    y_i = g_i + s_j r(x) + noise       j: the item,  g: the Gaussian's mean of y_i given what row i may see,
+                                       x: every item as it is seen or as the Gaussian completes it (x_j = g_i)
+    r(x) = mean over trees of the leaf that x falls into;     noise: the spread inside these leaves, scaled
+
+Each tree is grown on a random part of the rows, and the rows it has not seen tell how much of what trees say is to be
+added (s, from 0 to 1) and how wide the noise is. A value that is missing is never a feature as such: it is completed
+from the others, and never from the target.
+"""
+
+import time
+from dataclasses import dataclass
+from typing import Any, NamedTuple, final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from efattn.data import Batch, Groups
+from efattn.models import Conditionals
+from efattn.simple.base import TOKENS, MeanAndVariance, Recipe, Setting, Tick
+from efattn.simple.gaussian import GaussianOverItems
+from efattn.simple.linear_features import completed
+
+LEAVES, LEAST = 48, 3  # of a tree, at most; rows of a leaf, at least
+THIRD = 1 / 3  # of all features, which each split looks at: as forests of regressions do
+ROWS = 2000  # that a tree is grown on, at most
+FEW = 20.0  # rows that draw an item's share and noise to those of all items
+
+
+@final
+@dataclass(frozen=True)
+class Forest(Recipe):
+    """A Gaussian over all items, and for each item a forest of regression trees of what it leaves, from all that the
+    row may see. trees: how many of each item; weight, tails: of the Gaussian (GaussianConditional). seconds: how long
+    to grow trees, at most; items that are left without are the Gaussian's alone."""
+
+    trees: int = 50
+    weight: float | None = None
+    tails: float | None = None
+    seconds: float = 60.0
+    models = "value"
+
+    def build(self, setting: Setting) -> Conditionals:
+        self.check_number("trees", 1)
+        self.check_number("weight", 1e-6, 1)
+        self.check_number("tails", 0)
+        self.check_number("seconds", 0)
+        return ForestOverItems(setting, self)
+
+
+class Rows(NamedTuple):
+    """x (row, cell), what the Gaussian leaves of y (row,), item (row,)."""
+
+    x: np.ndarray
+    rest: np.ndarray
+    item: np.ndarray
+
+
+@final
+class ForestOverItems(MeanAndVariance):
+    """Nodes of trees as flat tables (item, tree, node); a leaf has no feature, -1."""
+
+    def __init__(self, setting: Setting, recipe: Forest) -> None:
+        super().__init__(setting)
+        self.recipe = recipe
+        self.base = GaussianOverItems(setting, recipe.weight, True, recipe.seconds, recipe.tails)
+        shape = (self.items, recipe.trees, 2 * LEAVES - 1)
+        self.register_buffer("feature", torch.full(shape, -1, dtype=torch.int16))
+        self.register_buffer("below", torch.zeros(*shape, 2, dtype=torch.int16))
+        self.register_buffer("threshold", torch.zeros(shape, dtype=torch.float32))
+        self.register_buffer("leaf", torch.zeros(*shape, 2, dtype=torch.float32))  # mean, and mean of squares
+        self.register_buffer("share", torch.zeros(self.items + 1, dtype=torch.float64))
+        self.register_buffer("noise", torch.ones(self.items + 1, dtype=torch.float64))
+
+    def chosen_options(self) -> dict[str, Any]:
+        return self.base.chosen_options()
+
+    def fit_moments(self, groups: Groups, held: Groups | None, tick: Tick) -> None:
+        self.base.fit(self.as_scored(groups), None if held is None else self.as_scored(held))
+        self._set(mean=self.base.get_buffer("mean"), share=0.0 * self.get_buffer("share"))
+        rows, end = self._rows(groups), time.thread_time() + self.recipe.seconds
+        sums = np.zeros((self.items, 4))  # rest * said, said^2, rest^2, rows: of rows that trees have not seen
+        unseen = dict[int, tuple[np.ndarray, np.ndarray]]()
+        for item in range(self.items):
+            tick(item, self.items)
+            mine = np.flatnonzero(rows.item == item)
+            if len(mine) < 4 * LEAST or time.thread_time() > end:
+                continue
+            unseen[item] = self._grow(item, rows.x[mine], rows.rest[mine])
+            said, rest = unseen[item][0][:, 0], rows.rest[mine]
+            sums[item] = np.nansum(rest * said), np.nansum(said**2), np.sum(rest**2), len(mine)
+        if unseen:
+            self._judge(rows, sums, unseen)
+
+    def _grow(self, item: int, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """What trees that have not seen a row say of it: (row, mean and mean of squares), and whether there are any."""
+        from sklearn.tree import DecisionTreeRegressor
+
+        draw, x = np.random.default_rng([0, item]), np.ascontiguousarray(x, np.float32)
+        total, count = np.zeros((len(y), 2)), np.zeros(len(y))
+        for t in range(self.recipe.trees):
+            some = draw.integers(len(y), size=min(len(y), ROWS))
+            tree = DecisionTreeRegressor(
+                max_features=THIRD, min_samples_leaf=LEAST, max_leaf_nodes=LEAVES, random_state=t
+            ).fit(x[some], y[some], check_input=False)  # which takes longer than a small tree
+            made: Any = tree.tree_
+            n, mean = made.node_count, made.value[:, 0, 0]
+            leaf = np.stack([mean, mean**2 + made.impurity], -1)
+            for name, table in {
+                "feature": made.feature.clip(-1),
+                "below": np.stack([made.children_left, made.children_right], -1),
+                "threshold": made.threshold,
+                "leaf": leaf,
+            }.items():
+                buffer = self.get_buffer(name)
+                buffer[item, t, :n] = torch.as_tensor(table).to(buffer.dtype)
+            out = np.ones(len(y), bool)
+            out[some] = False
+            total[out] += leaf[made.apply(x[out])] if out.any() else 0.0
+            count += out
+        with np.errstate(invalid="ignore"):
+            return total / count[:, None], count > 0
+
+    def _judge(self, rows: Rows, sums: np.ndarray, unseen: dict[int, tuple[np.ndarray, np.ndarray]]) -> None:
+        """Shares and noise by item, drawn to those of all."""
+        some = sorted(unseen)
+        spread = np.maximum(sums[:, 2] / np.maximum(sums[:, 3], 1), 1e-12)  # items are summed in units of their own
+        both, own = sums[:, 0] / spread, sums[:, 1] / spread
+        overall = both[some].sum() / max(own[some].sum(), 1e-12)
+        size = FEW * own[some].sum() / max(sums[some, 3].sum(), 1.0)
+        share = np.zeros(self.items + 1)
+        share[some] = np.clip((both[some] + size * overall) / np.maximum(own[some] + size, 1e-12), 0, 1)
+        ratios = dict[int, np.ndarray]()
+        for item in some:
+            told_, there = unseen[item]
+            rest = rows.rest[rows.item == item]
+            ratios[item] = ((rest - share[item] * told_[:, 0]) ** 2 / _within(told_, share[item]))[there]
+        usual = float(np.mean(np.concatenate(list(ratios.values()))))
+        noise = np.ones(self.items + 1)
+        for item, mine in ratios.items():
+            noise[item] = (mine.sum() + FEW * usual) / (len(mine) + FEW)
+        self._set(share=share, noise=noise)
+
+    def moments(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        mean, variance = self.base.moments(batch)
+        item = self.cells(batch).item[:, : batch.length]
+        share = self.get_buffer("share")[item]
+        here = (share > 0) & batch.exists[:, : batch.length]
+        if not bool(here.any()):
+            return mean, variance
+        said = self._said(self._features(batch)[here], item[here])
+        scale = self.get_buffer("noise")[item[here]]
+        mean, variance = mean.clone(), variance.clone()
+        mean[here] += share[here] * said[:, 0]
+        variance[here] = (scale * _within(said, share[here])).clamp_min(1e-12)
+        return mean, variance
+
+    def _said(self, x: Tensor, item: Tensor) -> Tensor:
+        """(row, 2): mean and mean of squares over all trees of each row's item. x: (row, cell)."""
+        trees, nodes = self.get_buffer("feature").shape[1:]
+        feature, threshold, leaf = (self.get_buffer(name) for name in ("feature", "threshold", "leaf"))
+        feature, threshold, leaf = feature.flatten(), threshold.flatten(), leaf.reshape(-1, 2)
+        children = self.get_buffer("below").reshape(-1, 2)
+        first = (item[:, None] * trees + torch.arange(trees)) * nodes  # (row, tree)
+        node, x = torch.zeros_like(first), x.float()
+        for _ in range(LEAVES):
+            column = feature[first + node].long()
+            if not bool((column >= 0).any()):
+                break
+            right = x.gather(1, column.clamp_min(0)) > threshold[first + node]
+            node = torch.where(column < 0, node, children[first + node, right.long()].long())
+        return leaf[first + node].double().mean(1)
+
+    @torch.no_grad()
+    def _rows(self, groups: Groups) -> Rows:
+        """Of the targets that have a value."""
+        pieces = []
+        for batch in groups.batches(TOKENS, context=self.context, dtype=torch.float64):
+            cells, n = self.cells(batch), batch.length
+            kept = batch.target & cells.seen[:, :n]
+            rest = cells.y[:, :n] - self.base.moments(batch)[0]
+            pieces.append([part[kept].numpy() for part in (self._features(batch), rest, cells.item[:, :n])])
+        return Rows(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
+
+    def _features(self, batch: Batch) -> Tensor:
+        """(batch, length, cell): of each row, all that it may see and what that lets expect of the rest."""
+        cells, size = self.cells(batch), self.cells_in_all
+        seen = cells.visible(self.context).double()
+        where = torch.nn.functional.one_hot(cells.index, size + 1)[..., :size].double()
+        number = seen @ where
+        rest = cells.y - self.get_buffer("mean")[cells.item]
+        x = seen @ (where * rest[..., None]) / number.clamp_min(1)
+        together = self.base.get_buffer("covariance")[:size, :size]
+        return completed(x, number > 0, torch.ones_like(number, dtype=torch.bool), together)
+
+
+def _within(said: Any, share: Any) -> Any:
+    """The spread of what is left inside leaves, of which a share of their means is taken."""
+    mean, squares = said[..., 0], said[..., 1]
+    least = 1e-6 * squares + 1e-12
+    inside = squares - (2 * share - share**2) * mean**2
+    return inside.clamp_min(least.min()) if isinstance(inside, Tensor) else np.maximum(inside, least)
