@@ -213,7 +213,7 @@ class _Term:
     def validate(self) -> float | None:
         held, tokens = self.fitting.held, self.options.tokens
         assert held is not None
-        if len(held.rows) >= SMALL:
+        if held.count >= SMALL:
             return mean_log_prob(self.term, held.batches(tokens, context=self.term.context), self.device)
         if self.batches is None:
             self.batches = [x.to(self.device) for x in held.batches(tokens, context=self.term.context)]
