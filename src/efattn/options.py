@@ -376,7 +376,13 @@ FIT = {
         "Held out to stop early and to choose by: a share of the groups (with lags: of the times), a number of folds, "
         "so that each group is held out once, 'last' for the last times, a table, or none. auto is five folds of a "
         "table with fewer than 1,000 rows, three of one with fewer than 5,000 in fewer than 100 groups, and else, or "
-        "where refit is off, a fifth of the groups. Of one group rows are held out, in the past its last ones."
+        "where refit is off, a fifth of the groups, of at most a million rows. Of one group rows are held out, in the "
+        "past its last ones."
+    ),
+    "on_disk": (
+        "Whether the table stays on disk and is read as it is needed, so that it may be larger than memory: yes, no, "
+        "or auto, which does with files that would take more than a quarter of the memory. What is made of it is kept "
+        "in the cache for a week after its last use."
     ),
     "checkpoint": "A folder to keep the state of training in, until the model is saved.",
     "resume": f"Go on from {named('checkpoint')}.",

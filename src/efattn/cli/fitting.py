@@ -24,6 +24,7 @@ from efattn.options import FAMILIES, FIT, ROLES, EFAOptions, LatentFactorOptions
 
 if TYPE_CHECKING:
     from efattn.data import Table
+    from efattn.data.stored import Stored
     from efattn.estimators.blueprint import Blueprint
 
 WHICH, MODEL, TRAINING = "Which column is what", "The model", "How it is fitted"
@@ -36,6 +37,8 @@ efattn fit ratings.csv --group user --item movie --value rating --family poisson
 efattn fit weather.parquet --group date --item city,state --value temperature \\
 
   --attributes latitude,longitude --time date --lags 1 --terms value -o weather.efattn
+
+efattn fit parts/ --group user --item product --order at --context past -o parts.efattn
 
 efattn fit baskets.txt --baskets -o baskets.efattn
 
@@ -87,6 +90,7 @@ def parameters() -> list[inspect.Parameter]:
         *(from_option(one, MODEL, more_words(name)) for name, one in model.items() if name != "training"),
         *(from_option(one, TRAINING) for one in described(Training).values()),
         parameter("validation", str, f"{told['validation']} Default auto.", TRAINING, "FOLDS|SHARE|last|TABLE|none"),
+        parameter("on_disk", bool, told["on_disk"], TRAINING, flags="--on-disk/--in-memory"),
         parameter("checkpoint", Path, told["checkpoint"], TRAINING, "FOLDER"),
         parameter("resume", bool, told["resume"], TRAINING, flags="--resume"),
         parameter("history", Path, told["history"], TRAINING, "FILE"),
@@ -119,7 +123,7 @@ def fit(**asked: Any) -> None:
     _check_checkpoint(checkpoint, bool(asked["resume"]), asked["force"])
     layout = arguments.layout(asked)
     options = options_of(asked)
-    source = tables.read(asked["table"], layout)
+    source = tables.to_fit(asked, layout)
     roles = _wide_of(asked, source) if asked["wide"] else roles_of(asked, source)
     validation = _validation(asked["validation"], layout)
     roles |= _features_of(asked, layout)
@@ -135,6 +139,7 @@ def fit(**asked: Any) -> None:
         source,
         **roles,
         validation=validation,
+        **({} if asked["wide"] else {"on_disk": "auto" if asked["on_disk"] is None else asked["on_disk"]}),
         checkpoint=checkpoint,
         resume=bool(asked["resume"]),
         history=history,
@@ -185,7 +190,7 @@ def _companions(words: Any) -> Any:
     return [simple.named(word) for word in words]
 
 
-def roles_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
+def roles_of(asked: dict[str, Any], source: "Table | Stored") -> dict[str, Any]:
     """Which column is what, all of them there."""
     from efattn.data import Roles
 
@@ -215,7 +220,7 @@ def _features_of(asked: dict[str, Any], layout: dict[str, Any]) -> dict[str, Any
     return {"item_features": tables.read(asked["item_features"], layout)}
 
 
-def _wide_of(asked: dict[str, Any], source: "Table") -> dict[str, Any]:
+def _wide_of(asked: dict[str, Any], source: "Table | Stored") -> dict[str, Any]:
     """What fit_wide takes."""
     for role in ROLES:
         if asked[role.name] is not None:

@@ -59,10 +59,12 @@ def understood(blueprint: "Blueprint") -> dict[str, Any]:
     """What is known before training starts."""
     import numpy as np
 
+    from efattn.estimators.looking import missing_values
+
     groups, roles = blueprint.groups, blueprint.schema.roles
     assert groups is not None
     lengths = groups.lengths
-    facts: dict[str, Any] = {"rows": len(groups.rows), "groups": len(groups), "group": list(roles.of("group"))}
+    facts: dict[str, Any] = {"rows": groups.count, "groups": len(groups), "group": list(roles.of("group"))}
     facts["lengths"] = {"min": int(lengths.min()), "median": float(np.median(lengths)), "max": int(lengths.max())}
     facts |= {"items": blueprint.items, "item": list(roles.of("item")), "terms": list(blueprint.terms)}
     facts["held_out_groups"] = 0 if blueprint.held is None else len(blueprint.held)
@@ -72,8 +74,8 @@ def understood(blueprint: "Blueprint") -> dict[str, Any]:
     for part, _, columns in blueprint.family.slices() if blueprint.family is not None else ():
         names = roles.of("value")[columns]
         facts["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0])}
-    if groups.value is not None:
-        absent = np.isnan(groups.value).sum(0)
+    absent = missing_values(groups)
+    if absent is not None:
         facts["missing"] = {name: int(n) for name, n in zip(roles.of("value"), absent, strict=True)}
     facts["notes"] = [one for one in blueprint.notes if one.kind != "family"]
     return facts

@@ -17,6 +17,7 @@ from efattn.errors import DataError
 if TYPE_CHECKING:
     from efattn.data import Table
     from efattn.data.portions import Portions
+    from efattn.data.stored import Stored
 
 
 def read(source: str, layout: dict[str, Any]) -> "Table":
@@ -28,16 +29,31 @@ def read(source: str, layout: dict[str, Any]) -> "Table":
     return Table.read(_Input(_standard_input()) if source == "-" else _path(source), **layout)
 
 
+def to_fit(asked: dict[str, Any], layout: dict[str, Any]) -> "Table | Stored":
+    """A whole table, or one that stays on disk."""
+    from efattn.data.stored import source_of
+
+    source, on_disk = asked["table"], asked["on_disk"]
+    if layout.get("baskets") or source == "-" or asked["wide"]:
+        if on_disk:
+            raise DataError("--on-disk is for long tables in files: no baskets, --wide, or pipe.", option="on_disk")
+        return read(source, layout)
+    return source_of(_path(source), "auto" if on_disk is None else on_disk, layout)
+
+
 def look(source: str, layout: dict[str, Any]) -> None:
     """A DataError for a table that is not there, or whose first lines cannot be read. A pipe is left alone: it can be
     read only once."""
     from efattn.data import files
+    from efattn.data.sources import Source, files_of, several
 
     if source == "-":
         _standard_input()
         return
     path = Path(_path(source))
-    if not path.exists() or path.is_dir():
+    if several(source):
+        files.header(Source(files_of(source)).files[0], **layout)
+    elif not path.exists():
         files.read_file(source)  # which says what is there instead
     elif path.is_file() and not layout.get("baskets"):
         files.header(path, **layout)
@@ -102,11 +118,12 @@ def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing
     """The table as one piece, or a file larger than `size` MiB in pieces of whole groups. Groups cannot be cut apart
     where the model has none or sees lags, nor where their rows are scattered: then it is read whole."""
     from efattn.data.portions import Portions
+    from efattn.data.sources import several
 
     roles, lags = model.schema.roles, model.schema.lags
     cut = None
     files = source != "-" and not options.get("baskets") and model.wide is None  # a pipe is read once
-    if files and Path(source).is_file():
+    if files and (several(source) or Path(source).is_file()):
         cut = Portions(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
     if cut is None or not roles.of("group") or lags or not cut.worthwhile:
         with working(doing):
@@ -122,7 +139,7 @@ def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing
     from rich.progress import Progress
 
     with Progress(console=_console(), disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(doing, total=cut.path.stat().st_size)
+        task = bar.add_task(doing, total=cut.bytes)
         for piece, taken in cut:
             yield piece
             bar.advance(task, taken)
@@ -134,7 +151,7 @@ def _check_memory(cut: "Portions") -> None:
         memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     except (AttributeError, ValueError, OSError):
         return
-    if cut.path.stat().st_size > memory // 4:
+    if cut.bytes > memory // 4:
         raise DataError(
             f"{str(cut.path)!r} is too large to be read at once, and cannot be read in pieces: the rows of "
             f"{cut.scattered} are not together. Sort it by {', '.join(cut.group)}."

@@ -95,10 +95,19 @@ def build(groups: "Groups", chosen: np.ndarray, context: str, dtype: torch.dtype
 def flat(groups: "Groups", rows: int) -> Batch:
     """All rows of this part as one group, or evenly every so manyth if there are more than `rows`: for what does not
     depend on context. Attributes are in double precision, because means and spreads are taken of them."""
-    index = np.arange(len(groups.every.row))[groups.index]
-    index = index[:: max(1, -(-len(index) // rows))]
+    index = thinned(groups, rows)
     exact = Batch.gather(groups.every.by_field(), index[None], len(index), torch.float64)
     return exact.to(dtype=torch.float32).replace(attributes=exact.attributes)
+
+
+def thinned(groups: "Groups", rows: int) -> np.ndarray:
+    """Where every so manyth row of this part stands in the arrays, `rows` at most."""
+    at = np.arange(0, groups.count, max(1, -(-groups.count // rows)))
+    if groups.chosen is None:
+        return at
+    ends = np.cumsum(groups.lengths)
+    of = np.searchsorted(ends, at, "right")
+    return groups.offsets[groups.chosen[of] + 1] - ends[of] + at
 
 
 def _columns(

@@ -50,8 +50,8 @@ def group_folds(
 
 def parts_in_turn(groups: Groups, folds: int, seed: int = 0) -> list[Parts]:
     """Each group is held out once: at random, with lags the times in blocks. Of the only group there is, its rows."""
-    if len(groups) == 1 and len(groups.rows) == len(groups.every.row):
-        fold = _fold(len(groups.rows), folds, "row", seed)
+    if len(groups) == 1 and groups.count == len(groups.every.row):
+        fold = _fold(groups.count, folds, "row", seed)
         return [rows_apart(groups, fold == k) for k in range(folds)]
     if groups.lagged is not None and groups.time is not None:
         times, at = np.unique(groups.time[groups.numbers], return_inverse=True)
@@ -84,7 +84,7 @@ def last_groups(groups: Groups, fraction: float) -> Parts:
 
 def rows_of_one(groups: Groups, fraction: float, *, last: bool, seed: int = 0) -> Parts:
     """About that share of the rows of the only group: the last ones, or some at random."""
-    count = len(groups.rows)
+    count = groups.count
     if count < 2:
         raise DataError(
             f"One group of {counted(count, 'row')} cannot be split in two. Check the role group, or pass "
@@ -102,5 +102,5 @@ def rows_apart(groups: Groups, held: np.ndarray) -> Parts:
     known = {f.name: getattr(every, f.name) for f in fields(every)}
     less = replace(every, **{name: x[~held] for name, x in known.items() if x is not None})
     targets = held if every.target is None else held & every.target
-    train = replace(groups, every=less, offsets=np.array([0, int((~held).sum())], groups.offsets.dtype))
-    return train, replace(groups, every=replace(every, target=targets))
+    train = replace(groups, every=less, offsets=np.array([0, int((~held).sum())], groups.offsets.dtype), home=None)
+    return train, replace(groups, every=replace(every, target=targets), home=None)

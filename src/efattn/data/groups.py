@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Literal, final
 
 import numpy as np
@@ -69,6 +70,7 @@ class Groups:
     chosen: np.ndarray | None = None
     first_row: int = 0
     centres: np.ndarray | None = None
+    home: Path | None = None  # where the arrays are on disk, if they are
 
     def __len__(self) -> int:
         return len(self.offsets) - 1 if self.chosen is None else len(self.chosen)
@@ -88,6 +90,11 @@ class Groups:
         if self.chosen is None:
             return slice(None)
         return batching.ranges(self.offsets[self.chosen], self.offsets[self.chosen + 1])
+
+    @property
+    def count(self) -> int:
+        """Of the rows of this part."""
+        return len(self.every.row) if self.chosen is None else int(self.lengths.sum())
 
     @property
     def rows(self) -> np.ndarray:

@@ -52,12 +52,15 @@ class Names:
         lists = [column.tolist() for column in self.columns]
         return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True)) if lists else [()]
 
-    def sorted(self) -> "Names":
+    def order(self) -> np.ndarray:
         """By the first key, then the second, ..."""
         index = np.arange(len(self))
         for column in reversed(self.columns):
             index = index[np.argsort(column[index], kind="stable")]
-        return self.take(index)
+        return index
+
+    def sorted(self) -> "Names":
+        return self.take(self.order())
 
     def words(self, i: int, columns: Sequence[str]) -> str:
         """user 'u3'; for several columns: city 'Bath', year 2001."""

@@ -1,98 +1,78 @@
 """A table on disk, portion by portion, each of whole groups: for tables that do not fit into memory.
 
-    look        once through the file: the types of all columns, and whether the rows of each group stand together
+    look        once through the files: the types of all columns, and whether the rows of each group stand together
     iterating   a second time: about `size` bytes at a time, what belongs to an unfinished group kept for the next
 
-Types come from the whole file, so that the portions put together are the table that `Table.read` gives. A table whose
-groups are scattered cannot be cut; `look` says so. Rows and lines are counted as in the whole file.
+Types come from the whole table, so that the portions put together are the table that `Table.read` gives. A table whose
+groups are scattered cannot be cut; `look` says so. Rows and lines are counted as in the whole table.
 """
 
-import codecs
-import gzip
-import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
-from itertools import chain
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
 
-from efattn.data.dialect import SAMPLE, Dialect, sniff
-from efattn.data.files import MARKS, first_line, has_commas, may_have_zeros, parquet_bytes, read_text
-from efattn.data.files import text as plain_text
+from efattn.data.sources import Source, files_of
 from efattn.data.table import Table
-from efattn.errors import DataError, option
+from efattn.errors import DataError
 
 if TYPE_CHECKING:
     import polars as pl
-
-_CLOSED = 4  # a quote that is still open after so many portions is a stray one
 
 
 @final
 @dataclass
 class Portions:
-    """A file cut between groups. group: the columns that name a group; options: of `Table.read`, for text files."""
+    """Files cut between groups. path: a file, a folder or a pattern; group: the columns that name a group; options: of
+    `Table.read`, for text files."""
 
     path: Path
     group: tuple[str, ...]
     size: int
     options: Mapping[str, Any] = field(default_factory=dict)
     scattered: str | None = None  # the first group whose rows are not together
-    _dialect: Dialect | None = None
-    _types: list[Any] = field(default_factory=list)
+
+    @cached_property
+    def source(self) -> Source:
+        return Source(files_of(self.path), self.size, self.options)
 
     @property
     def worthwhile(self) -> bool:
         """Whether the table is larger than one portion, once it is unpacked."""
         try:
-            if self._is_parquet():
-                import pyarrow.parquet as pq
-
-                return parquet_bytes(pq.read_metadata(self.path)) > self.size
-            with self.path.open("rb") as raw:
-                if raw.read(2) != b"\x1f\x8b":
-                    return self.path.is_file() and self.path.stat().st_size > self.size
-                raw.seek(0)
-                return self.path.is_file() and _reaches(gzip.GzipFile(fileobj=raw), self.size)
-        except (OSError, EOFError, zlib.error, ValueError):
+            return all(path.is_file() for path in self.source.files) and self.source.larger
+        except (OSError, EOFError, ValueError):
             return False  # whoever reads it will say why
 
+    @property
+    def bytes(self) -> int:
+        """Of all files."""
+        return sum(path.stat().st_size for path in self.source.files)
+
     def look(self) -> None:
-        """Go through the file once."""
+        """Go through the files once."""
         seen, last = set[Any](), None
-        if self._is_parquet():
-            for frame, _ in self._parquet(list(self.group)):
-                last = self._note_scattered(frame, seen, last)
-            return
-        columns: list[_Column] = []
-        name = repr(str(self.path))
-        for part, _, before in self._texts():
-            dialect = self._layout(part)
-            as_read = read_text(name, part, dialect, look=(None,), before=before, late=False)
-            late = may_have_zeros(part, dialect.separator) or any(map(has_commas, as_read))
-            frame = read_text(name, part, dialect, look=(None,), before=before) if late else as_read
-            columns = columns or [_Column() for _ in frame.columns]
-            for column, s, t in zip(columns, frame, as_read, strict=True):
-                column.see(s, t)
-            # as text: the same name may look like a number in one part and not in another
-            last = self._note_scattered(read_text(name, part, dialect, self.group, look=(0,), late=False), seen, last)
-        commas = any(c.commas and not c.words for c in columns) and not any(c.points for c in columns)
-        if commas and self._dialect is not None and not self._dialect.said:
-            self._dialect = replace(self._dialect, decimal=",")
-        self._types = [c.common(self._dialect is not None and self._dialect.decimal == ",") for c in columns]
+        for frame in self.source.look(self.group):
+            Table.read(frame).require(self.group, "group")
+            last = self._note_scattered(frame, seen, last)
+        Table.read({name: [0] for name in self.source.types}).require(self.group, "group")
 
     def __iter__(self) -> Iterator[tuple[Table, int]]:
-        """Tables, and how many bytes of the file each took."""
+        """Tables, and how many bytes of the files each took."""
         import polars as pl
 
+        if not self.source.types:
+            for _ in self.source.look():
+                pass
         rest: pl.DataFrame | None = None
         taken, seen, last, row = 0, set[Any](), None, 0
-        for frame, size in self._parquet(None) if self._is_parquet() else self._frames():
-            last = self._note_scattered(frame, seen, last)
+        for part in self.source.parts():
+            last = self._note_scattered(part.frame, seen, last)
             if self.scattered is not None:
                 raise DataError(f"The rows of {self.scattered} are not together. Sort the table by its groups.")
-            whole = frame if rest is None else pl.concat([rest, frame])
-            taken += size
+            whole = part.frame if rest is None else pl.concat([rest, part.frame])
+            taken += part.size
             start = self._last_group(whole)
             if start:
                 yield Table.read(whole[:start], first_row=row), taken
@@ -100,69 +80,6 @@ class Portions:
             rest = whole[start:]
         if rest is not None and len(rest):
             yield Table.read(rest, first_row=row), taken
-
-    def _is_parquet(self) -> bool:
-        with self.path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-
-    def _parquet(self, only: list[str] | None) -> Iterator[tuple["pl.DataFrame", int]]:
-        import polars as pl
-        import pyarrow as pa
-        import pyarrow.parquet as pq
-
-        try:
-            with pq.ParquetFile(self.path) as file:
-                about = file.metadata
-                width = max(parquet_bytes(about) // max(about.num_rows, 1), 1)
-                for batch in file.iter_batches(max(self.size // width, 1), columns=only):
-                    frame = pl.from_arrow(pa.Table.from_batches([batch]))
-                    assert isinstance(frame, pl.DataFrame)
-                    if only is not None:
-                        Table.read(frame).require(only, "group")
-                    yield frame, len(frame) * self.path.stat().st_size // max(about.num_rows, 1)
-        except (pa.ArrowException, OSError) as error:
-            said = f"{str(self.path)!r} is no complete Parquet file: {first_line(error)}. Write it again."
-            raise DataError(said) from error
-
-    def _frames(self) -> Iterator[tuple["pl.DataFrame", int]]:
-        for part, size, before in self._texts():
-            yield read_text(repr(str(self.path)), part, self._layout(part), types=self._types, before=before), size
-
-    def _layout(self, part: bytes) -> Dialect:
-        """The dialect of the file, from its beginning."""
-        if self._dialect is None:
-            said = {name: x for name, x in self.options.items() if name != "encoding"}
-            self._dialect = sniff(repr(str(self.path)), part[:SAMPLE], len(part) > SAMPLE, **said)
-            Table.read({name: [0] for name in self._dialect.names}).require(self.group, "group")
-        return self._dialect
-
-    def _texts(self) -> Iterator[tuple[bytes, int, int]]:
-        """Parts of whole lines, each with the header, as UTF-8; how many bytes of the file each took; and how many
-        lines of the file come before its first, the header being one of its lines."""
-        header, rest, at, before = b"", b"", 0, 0
-        name, encoding = repr(str(self.path)), self.options.get("encoding")
-        with self.path.open("rb") as raw:
-            source: Any = gzip.GzipFile(fileobj=raw) if raw.peek(2)[:2] == b"\x1f\x8b" else raw
-            try:
-                for block in chain(_blocks(source, self.size, encoding), [None]):
-                    lines, rest = (rest, b"") if block is None else _cut(rest + block)
-                    if len(rest) > _CLOSED * self.size + SAMPLE:
-                        shift = before - header.count(b"\n")
-                        read_text(name, header + rest, self._layout(header + rest), before=shift)
-                        raise DataError(f"{name} has a line longer than a portion. Choose larger portions.")
-                    if not lines.strip():
-                        continue
-                    part = plain_text(name, header + lines, None)
-                    extra = header.count(b"\n")
-                    if not header and self._layout(part).header:
-                        header = _header(lines)
-                    yield part, raw.tell() - at, before - extra
-                    at, before = raw.tell(), before + lines.count(b"\n")
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-                raise DataError(f"{name} is no complete gzip file: {error}. Write or fetch it again.") from error
-            except (UnicodeError, LookupError) as error:
-                said = f"{name} is not text in {encoding}: {error}. Pass another {option('encoding')}."
-                raise DataError(said, option="encoding") from error
 
     def _note_scattered(self, frame: "pl.DataFrame", seen: set[Any], last: Any) -> Any:
         """Remember the groups that begin in this frame, and the first that began before; gives the last group."""
@@ -198,89 +115,3 @@ def _with_first(change: "pl.Series") -> "pl.Series":
     import polars as pl
 
     return pl.concat([pl.Series([True]), change[1:].fill_null(False)])
-
-
-@final
-@dataclass
-class _Column:
-    """What one column was read as, part by part."""
-
-    types: set[Any] = field(default_factory=set)
-    points: bool = False
-    commas: bool = False
-    words: bool = False
-
-    def see(self, column: "pl.Series", as_read: "pl.Series") -> None:
-        """column: read as a whole file would be; as_read: before commas and zeros were looked for."""
-        import polars as pl
-
-        if column.null_count() == len(column):
-            return
-        comma = has_commas(as_read)
-        self.commas |= comma
-        self.points |= as_read.dtype.is_float()
-        self.words |= as_read.dtype == pl.String and not comma
-        self.types.add(column.dtype)
-
-    def common(self, commas: bool) -> Any:
-        """The type that holds what each part was read as, as one reading of the whole would have found. commas: they
-        are decimal marks."""
-        import polars as pl
-
-        if self.commas and (self.words or not commas):
-            return pl.String
-        if len(self.types) == 1:
-            return next(iter(self.types))
-        return pl.Float64 if self.types and all(t.is_numeric() for t in self.types) else pl.String
-
-
-def _reaches(source: Any, size: int) -> bool:
-    """Whether there is more than `size` to read."""
-    while size >= 0:
-        block = source.read(min(size + 1, SAMPLE))
-        if not block:
-            return False
-        size -= len(block)
-    return True
-
-
-def _blocks(source: Any, size: int, encoding: str | None) -> Iterator[bytes]:
-    """UTF-8 with plain line ends."""
-    first = source.read(4)
-    encoding = encoding or next((e for mark, e in MARKS.items() if first.startswith(mark)), None)
-    source.seek(0)
-    decoder = None if encoding is None else codecs.getincrementaldecoder(encoding)()
-    start = True
-    while block := source.read(size):
-        if decoder is not None:
-            words = decoder.decode(block)
-            block, start = (words.removeprefix("\ufeff") if start else words).encode(), start and not words
-        yield block
-    if decoder is not None:
-        yield decoder.decode(b"", True).encode()
-
-
-def _cut(data: bytes) -> tuple[bytes, bytes]:
-    """Up to the last line end outside quotes, and the rest."""
-    held = b""
-    if b"\r" in data:
-        held, data = (b"\r", data[:-1]) if data.endswith(b"\r") else (b"", data)  # half of a line end, perhaps
-        data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-    end, quotes = len(data), data.count(b'"')
-    while True:
-        before = data.rfind(b"\n", 0, end)
-        if before < 0:
-            return b"", data + held
-        quotes -= data.count(b'"', before, end)
-        if quotes % 2 == 0:
-            return data[: before + 1], data[before + 1 :] + held
-        end = before
-
-
-def _header(lines: bytes) -> bytes:
-    """The header, which may have line ends within quotes."""
-    lines = lines.lstrip(b"\n")
-    end = lines.index(b"\n") + 1
-    while lines.count(b'"', 0, end) % 2 and b"\n" in lines[end:]:
-        end = lines.index(b"\n", end) + 1
-    return lines[:end]

@@ -86,21 +86,7 @@ class Reading:
         return self._of_groups(time, "time"), self._of_groups(series, "series"), kind
 
     def _of_groups(self, column: np.ndarray, role: str) -> np.ndarray:
-        """(group,): a column that is the same throughout each group; else an error about the first row that differs."""
-        number, labels = self.group
-        entries = np.empty(len(labels) if len(number) else 0, column.dtype)
-        entries[number[::-1]] = column[::-1]  # the first row of a group is written last
-        differs = np.flatnonzero(column != entries[number])
-        if differs.size:
-            i, name = int(differs[0]), self.roles.of(role)[0]
-            whose = labels.words(int(number[i]), self.roles.of("group")) or "the only group"
-            raise DataError(
-                f"With lags a group has one {role}; column {name!r} differs within {whose} at row {self.first + i}. "
-                f"Let each {role} be its own group.",
-                column=name,
-                row=self.first + i,
-            )
-        return entries
+        return of_groups(*self.group, column, role, self.roles, self.first)
 
     def levels(self) -> dict[str, tuple[str, ...]]:
         """Of the columns that are words: ordered categories that are values, text that is an attribute."""
@@ -123,17 +109,12 @@ class Reading:
         return levels
 
     def _frequent(self, column: "pl.Series", levels: tuple[str, ...]) -> tuple[str, ...]:
-        """The most frequent of the levels of an attribute, in their order; of two that are as frequent, the first."""
-        said = f"Column {column.name!r} holds words: {len(levels)} levels, each an attribute that is 1 or 0."
-        if len(levels) > MOST_LEVELS:
-            counts = dict(column.value_counts().iter_rows())
-            often = sorted(levels, key=lambda level: -counts.get(level, 0))[:MOST_LEVELS]
-            levels = tuple(level for level in levels if level in often)
-            said = f"Column {column.name!r} holds {len(counts)} different words: the {MOST_LEVELS} most frequent are "
-            said += "attributes that are 1 or 0, the rest count as none of them."
-            self.joined.add(column.name)
-        self.notes.append(Note("categories", said, column=column.name))
-        return levels
+        """The most frequent of the levels of an attribute."""
+        counts = dict(column.value_counts().iter_rows()) if len(levels) > MOST_LEVELS else {}
+        kept, note = frequent(column.name, levels, counts)
+        self.joined |= {column.name} if len(kept) < len(levels) else set()
+        self.notes.append(note)
+        return kept
 
     def folded(self) -> dict[str, np.ndarray]:
         """(row,): the number of each word in columns that had too many for all of them to be levels."""
@@ -230,3 +211,35 @@ class Reading:
                 column=names[0],
                 row=row,
             )
+
+
+def of_groups(
+    number: np.ndarray, labels: Names, column: np.ndarray, role: str, roles: Roles, first: int | np.ndarray = 0
+) -> np.ndarray:
+    """(group,): a column that is the same throughout each group; else an error about the first row that differs.
+    first: the number of the first row, or of each."""
+    entries = np.empty(len(labels) if len(number) else 0, column.dtype)
+    entries[number[::-1]] = column[::-1]  # the first row of a group is written last
+    differs = np.flatnonzero(column != entries[number])
+    if differs.size:
+        i, name = int(differs[0]), roles.of(role)[0]
+        row = first + i if isinstance(first, int) else int(first[i])
+        whose = labels.words(int(number[i]), roles.of("group")) or "the only group"
+        raise DataError(
+            f"With lags a group has one {role}; column {name!r} differs within {whose} at row {row}. "
+            f"Let each {role} be its own group.",
+            column=name,
+            row=row,
+        )
+    return entries
+
+
+def frequent(name: str, levels: tuple[str, ...], counts: Mapping[str, int]) -> tuple[tuple[str, ...], Note]:
+    """The most frequent of the levels of an attribute, in their order; of two that are as frequent, the first."""
+    said = f"Column {name!r} holds words: {len(levels)} levels, each an attribute that is 1 or 0."
+    if len(levels) > MOST_LEVELS:
+        often = sorted(levels, key=lambda level: -counts.get(level, 0))[:MOST_LEVELS]
+        levels = tuple(level for level in levels if level in often)
+        said = f"Column {name!r} holds {len(counts)} different words: the {MOST_LEVELS} most frequent are "
+        said += "attributes that are 1 or 0, the rest count as none of them."
+    return levels, Note("categories", said, column=name)

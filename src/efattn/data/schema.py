@@ -16,8 +16,10 @@ from efattn.data.duplicates import duplicated
 from efattn.data.groups import Groups, Observations
 from efattn.data.item_features import ItemFeatures
 from efattn.data.lags import infer_step, lagged_groups, step_words
+from efattn.data.mapping import BLOCK, kept_beside, mapped_from
 from efattn.data.reading import Levels, Reading
 from efattn.data.roles import SEVERAL, SINGLE, Roles
+from efattn.data.sampling import few
 from efattn.data.sorting import RowOrder
 from efattn.data.standardiser import Standardiser, column_methods
 from efattn.data.table import Table
@@ -78,7 +80,7 @@ class Schema:
         `encode` does with sort. standardise: None to leave that to `fit_standardiser`. when: whether the order column
         says when a row was; "auto" if it holds times or numbers at uneven steps."""
         source = Table.read(table)
-        _check_sizes(roles, lags, max_length)
+        check_sizes(roles, lags, max_length)
         methods = None if standardise is None else column_methods(standardise, roles.of("value"), bool(roles.item))
         for role in (*SEVERAL, *SINGLE):
             source.require(roles.of(role), role)
@@ -91,7 +93,7 @@ class Schema:
             schema = replace(schema, step=infer_step(time, series), time_kind=kind)
         if when and (when != "auto" or roles.item):
             schema = schema._with_when(reading, sure=when != "auto")
-        groups = schema._encode(reading)
+        groups = schema.encode_read(reading)
         twice = duplicated(groups, reading.order, reading.folded())
         groups.notes.extend([] if twice is None else [twice])
         if schema.when_kind is not None and when == "auto" and not uneven(groups.times_between):
@@ -107,12 +109,14 @@ class Schema:
     ) -> "Schema":
         """The same with centres and scales from these groups, for instance the training part only. plain: (items + 1,
         column), of which items values stay as they are."""
-        if groups.value is None:
+        if groups.every.value is None:
             return self
         methods = column_methods(standardise, self.roles.of("value"), bool(self.roles.item))
-        self._refuse_empty(groups)
+        some = few(groups)
+        self._refuse_empty(some)
         items = len(self.vocabulary) if self.vocabulary else 0
-        fitted = Standardiser.fit(groups.value, methods, groups.item, items, plain)
+        assert some.value is not None
+        fitted = Standardiser.fit(some.value, methods, some.item, items, plain)
         return replace(self, standardiser=fitted)
 
     def _refuse_empty(self, groups: Groups) -> None:
@@ -130,9 +134,10 @@ class Schema:
         """The groups of a table, values in its own units. need: which of value, weight and target must be there. sort:
         groups by their names and, where no order is asked for and none is cut, their rows by what they hold, so that
         nothing depends on how the table came; else both as they stand in the table."""
-        return self._encode(Reading(Table.read(table), self.roles, need, sort=sort))
+        return self.encode_read(Reading(Table.read(table), self.roles, need, sort=sort))
 
-    def _encode(self, reading: Reading) -> Groups:
+    def encode_read(self, reading: Any) -> Groups:
+        """The same of columns that are read already."""
         (number, labels), order, roles, notes = reading.group, reading.order, self.roles, reading.notes
         columns = self._columns(reading)
         settled = reading.sort and roles.order is None and self.max_length is None
@@ -181,17 +186,31 @@ class Schema:
         if every.value is None or fitted is None:
             return groups
         if fitted.is_identity:
-            self._refuse_far(every.value, groups)
+            for start in range(0, max(len(every.value), 1), BLOCK):
+                self._refuse_far(every.value[start : start + BLOCK], groups, start)
             return groups
-        value = fitted.apply(every.value, every.item)
-        self._refuse_far(value, groups)
+        if mapped_from(every.value) is not None:
+            value = kept_beside(every.value, fitted.digest(), lambda some: self._standardised(groups, some))
+        else:
+            value = self._standardised(groups, slice(None))
         return replace(groups, every=replace(every, value=value), centres=fitted.item_shifts)
 
-    def _refuse_far(self, value: np.ndarray, groups: Groups) -> None:
-        """A DataError for a value so far from those it was fitted on that single precision cannot hold its square."""
+    def _standardised(self, groups: Groups, some: slice) -> np.ndarray:
+        """The values of some rows."""
+        every = groups.every
+        assert self.standardiser is not None
+        assert every.value is not None
+        value = self.standardiser.apply(every.value[some], None if every.item is None else every.item[some])
+        self._refuse_far(value, groups, some.start or 0)
+        return value
+
+    def _refuse_far(self, value: np.ndarray, groups: Groups, start: int = 0) -> None:
+        """A DataError for a value so far from those it was fitted on that single precision cannot hold its square.
+        start: the row that the first of the values is of."""
         far = np.abs(value) > SQUARES
         if far.any():
             i, c = (int(k) for k in np.argwhere(far)[0])
+            i += start
             assert groups.every.value is not None
             assert self.standardiser is not None
             entry, name = groups.every.value[i, c].item(), self.roles.of("value")[c]
@@ -302,13 +321,16 @@ class Schema:
         return item
 
     def _with_lags(self, reading: Reading, groups: Groups) -> Groups:
-        assert self.step is not None
-        assert self.time_kind is not None
         if not len(reading):
             return replace(
                 groups, lagged=np.zeros((0, self.lags), np.int32), time=np.zeros(0), series=np.zeros(0, np.int32)
             )
-        time, series, kind = reading.group_times
+        return self.with_times(groups, *reading.group_times)
+
+    def with_times(self, groups: Groups, time: np.ndarray, series: np.ndarray, kind: str) -> Groups:
+        """The groups with their lags. time, series: (group,)."""
+        assert self.step is not None
+        assert self.time_kind is not None
         if kind != self.time_kind:
             raise _other_kind(str(self.roles.time), "time", kind)
         lagged = lagged_groups(time, series, self.lags, self.step, groups.group_label)
@@ -350,7 +372,7 @@ def _other_kind(name: str, role: str, kind: str) -> DataError:
     return DataError(said, column=name)
 
 
-def _check_sizes(roles: Roles, lags: int, max_length: int | None) -> None:
+def check_sizes(roles: Roles, lags: int, max_length: int | None) -> None:
     if not _whole(lags) or lags < 0:
         raise DataError(f"lags counts time steps: 0, 1, 2, ...; found {lags!r}.", option="lags")
     if lags and roles.time is None:

@@ -8,6 +8,7 @@ near m. An unknown item is centred at m. The scale is the standard deviation aro
 Where items have scales of their own ("item_spread"), centre and scale are each item's own mean and spread.
 """
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, final, get_args
@@ -130,6 +131,12 @@ class Standardiser:
 
         scales = None if self.item_scale is None else longer(self.item_scale)
         return replace(self, item_centre=longer(self.item_centre), item_scale=scales)
+
+    def digest(self) -> str:
+        """Of all that it does."""
+        arrays = {"centre": self.centre, "scale": self.scale} | self.arrays()
+        text = repr((self.methods, [(name, x.shape, x.tobytes()) for name, x in arrays.items()]))
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def to_json(self) -> dict[str, Any]:
         return {"how": list(self.methods), "centre": self.centre.tolist(), "scale": self.scale.tolist()}

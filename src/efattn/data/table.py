@@ -1,7 +1,8 @@
 """A table of any kind, read by column.
 
 pandas, polars (eager and lazy) and pyarrow frames, and whatever else narwhals knows; a mapping of columns; a file or a
-reader (see `files`). Columns come out as numpy arrays through `columns`; `with_columns` gives back the kind of frame
+reader (see `files`), a folder of files or a pattern such as parts/*.parquet (see `sources`).
+Columns come out as numpy arrays through `columns`; `with_columns` gives back the kind of frame
 that came in, rows in order and other columns untouched. A file, a reader or a mapping gives polars.
 """
 
@@ -11,13 +12,14 @@ from typing import TYPE_CHECKING, Any, final
 
 from efattn.data.files import read_file
 from efattn.data.roles import nearest
+from efattn.data.sources import read_several, several
 from efattn.errors import DataError, option
 
 if TYPE_CHECKING:
     import narwhals as nw
     import polars as pl
 
-_SOURCES = "a pandas, polars or pyarrow frame, a mapping of columns, or the path of a CSV, TSV or Parquet file"
+_SOURCES = "a pandas, polars or pyarrow frame, a mapping of columns, a CSV, TSV or Parquet file, or a folder of them"
 
 
 @final
@@ -55,6 +57,9 @@ class Table:
             "header": header,
             "encoding": encoding,
         }
+        if several(source):
+            said = {name: x for name, x in options.items() if x is not None}
+            return cls(_narwhals(read_several(source, only, **said)), first_row=first_row)
         if isinstance(source, (str, Path)) or (hasattr(source, "read") and not hasattr(source, "schema")):
             return cls(_narwhals(read_file(source, only=only, **options)), first_row=first_row)  # type: ignore[arg-type]
         given = [name for name, asked in options.items() if asked is not None]

@@ -20,6 +20,7 @@ from sklearn.exceptions import NotFittedError
 
 from efattn.data import Roles, Schema, Table
 from efattn.data.fingerprints import seen_by
+from efattn.data.stored import Stored, source_of
 from efattn.errors import DataError, Note, named, option
 from efattn.estimators import (
     companions,
@@ -35,7 +36,8 @@ from efattn.estimators import (
 )
 from efattn.estimators import families as choosing
 from efattn.estimators import wide as wide_tables
-from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, prepare, split
+from efattn.estimators.blueprint import Blueprint, prepare, split
+from efattn.estimators.looking import mean_log_jacobian
 from efattn.estimators.progress import Stages, line_writer
 from efattn.estimators.questions import Questions
 from efattn.families import Product
@@ -117,6 +119,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         item_features: Any = None,
         missing: Any = None,
         validation: Any = "auto",
+        on_disk: bool | str = "auto",
         checkpoint: str | Path | None = None,
         resume: bool = False,
         callbacks: Iterable[Callable[[Record], object]] = (),
@@ -129,7 +132,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing)
         how: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "callbacks": callbacks, "history": history}
         how |= {"progress": progress, "planned": planned, "validation": validation, "features": item_features}
-        return self._fit_table(Table.read(table), roles, self.family, self.terms, **how)
+        return self._fit_table(source_of(table, on_disk), roles, self.family, self.terms, **how)
 
     fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
 
@@ -157,7 +160,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
 
     def _fit_table(
         self,
-        source: Table,
+        source: Table | Stored,
         roles: Roles,
         family: Any,
         terms: Any,
@@ -218,7 +221,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             empty = Model(self._terms(blueprint))
         memory.check(empty, blueprint.train, options.draws, options.tokens, resolve_device(options))
         claimed = contextlib.nullcontext() if kept is None else kept.claimed(resume)
-        with claimed, threads.suited_to(len(blueprint.train.rows)):
+        with claimed, threads.suited_to(blueprint.train.count):
             self._fit_parts(blueprint, options, stages, callbacks, kept, resume)
         self._kept = None if self.fitted_.interrupted else kept
         return self
@@ -228,15 +231,17 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
     ) -> None:
         """Networks and companions of each part, the shares that groups held out ask for, and then all groups."""
         parts, number = blueprint.parts, self._number
+        light = blueprint.light()
+        some, notes = light.parts, [] if light is blueprint else [telling.sampled(light)]
         if len(parts) > 1 and options.steps is None:  # all folds together take about as many as one fit
             options = replace(options, steps=options.planned_steps // len(parts))
-        recipes = companions.recipes(self.companions, parts[0], self.context)
+        recipes = companions.recipes(self.companions, some[0], self.context)
         each = [part for part in parts for _ in range(number)]
         models = [self._build(part, member=k) for k, part in enumerate(each)]
         asked = not isinstance(self.companions, str)
         fit_offers = functools.cache(
             lambda: companions.fitted_offers(
-                recipes, parts, self.context, options, self.seed, offers=not asked, stages=stages
+                recipes, some, self.context, options, self.seed, offers=not asked, stages=stages
             )
         )
         how: dict[str, Any] = {"callbacks": calls, "kept": kept, "resume": resume}
@@ -246,11 +251,11 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             return
         offers = fit_offers()
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        usual, notes, scores = shares.chosen(parts, networks, offers, trained.history)
-        holes = missing_values.chosen(parts, networks, offers, usual, trained.history)
-        new, more = new_items.chosen(parts, networks, offers, self.context, options, self.seed, stages)
+        usual, told, scores = shares.chosen(some, networks, offers, trained.history)
+        holes = missing_values.chosen(some, networks, offers, usual, trained.history)
+        new, more = new_items.chosen(some, networks, offers, self.context, options, self.seed, stages)
         chosen = companions.Shares(usual, new, holes)
-        notes = [*members.unfinished(trained, options), *notes, *more]
+        notes = [*notes, *members.unfinished(trained, options), *told, *more]
         self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
         self.fitted_ = replace(self.fitted_, held_out=scores)
         self.first_fits_ = tuple(
@@ -263,7 +268,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             if not blueprint.folds:
                 networks_ = self._networks_again(blueprint, trained, options, stages, kept, resume)
             if networks_:
-                every = (blueprint.whole(), self.context, options, self.seed, stages)
+                every = (blueprint.whole().light(), self.context, options, self.seed, stages)
                 self._take_again(networks_, companions.fitted_to_all(offers, chosen, *every), len(blueprint.folds))
                 stages.say(str(self.fitted_.notes[-1]))
 
@@ -319,7 +324,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             growing.grow(new, old)
         beside = growing.beside(before.companions, models[0])
         calm = training or replace(self.training or Training(), rate=(self.training or Training()).rate / 3)
-        with Stages(progress) as stages, threads.suited_to(len(groups.rows)):
+        with Stages(progress) as stages, threads.suited_to(groups.count):
             trained = members.train(
                 models,
                 [blueprint] * len(models),
@@ -438,7 +443,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             companions=companions or {},
             history=tuple(history),
             notes=blueprint.notes,
-            sizes={"rows": len(groups.rows), "groups": len(groups)},
+            sizes={"rows": groups.count, "groups": len(groups)},
             units=units,
             network=blueprint.network,
             frames=getattr(self, "_frames", "polars"),

@@ -16,9 +16,12 @@ import numpy as np
 from efattn.data import Groups, Roles, Schema, Table, own
 from efattn.data.folds import Parts, last_groups, parts_in_turn, rows_of_one
 from efattn.data.reading import Reading
+from efattn.data.sampling import each_part, few, many
 from efattn.data.standardiser import cost_of_one_scale
+from efattn.data.stored import Stored
 from efattn.errors import DataError, Note, option
 from efattn.estimators import families as choosing
+from efattn.estimators.looking import check_values, every_item, looked_at
 from efattn.families import Categorical, Family, PerItem, Product
 from efattn.inference import Fitted
 from efattn.models.scoring import ItemSupport
@@ -28,6 +31,7 @@ from efattn.simple import Setting
 
 # folds by rows, and by groups: what takes under a minute; and the share of the groups of a larger table
 SMALL, FOLDS, MEDIUM, FEW_GROUPS, FEWER_FOLDS, SHARE = 1000, 5, 5000, 100, 3, 0.2
+MOST_HELD = 1_000_000  # rows, of which no more are held out unasked: their mean score has an error of a few 1e-3
 COST = 0.1  # nats a value
 LARGE = 2.0**20  # whole numbers beyond are counted from the family's origin: single precision has none between 2^24s
 
@@ -126,6 +130,13 @@ class Blueprint:
         each = tuple(replace(one, schema=replace(one.schema, features=first)) for one in self.folds)
         return replace(self, schema=replace(self.schema, features=first), folds=each).noted(*known.notes)
 
+    def light(self) -> "Blueprint":
+        """The same with some of the groups in memory, where all are on disk and many."""
+        if self.groups is None or not many(self.groups):
+            return self
+        train, held = (None if part is None else few(part) for part in (self.train, self.held))
+        return replace(self, groups=few(self.groups), train=train, held=held)
+
     def noted(self, *notes: Note) -> "Blueprint":
         return replace(self, notes=(*self.notes, *notes))
 
@@ -162,10 +173,12 @@ def prepare(
     """sizes: lags, max_length and when, for the schema; own_time, own_attributes: what a target shows of itself; folds:
     whether validation="auto" may be several; decide: the families, from groups to train on, where their choice is
     open."""
-    schema, groups = Schema.fit_encode(table, roles, **sizes)
+    schema, groups = (
+        table.fit_encode(roles, **sizes) if isinstance(table, Stored) else Schema.fit_encode(table, roles, **sizes)
+    )
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
-    if terms is None and chosen == ("item", "value") and context != "past" and _every_item(groups, schema):
+    if terms is None and chosen == ("item", "value") and context != "past" and every_item(groups, schema):
         told = f"Every group has every item once, so that the others tell which is missing: {option('terms', 'value')}."
         notes, chosen = [*notes, Note("every item", told, option="terms")], ("value",)
     _refuse_wide(groups, roles)
@@ -176,18 +189,18 @@ def prepare(
         notes.append(Note("times", f"{text} is {shown}; {other} changes that.", column=roles.order, option="own_time"))
     schema = replace(schema, own_time=own_time, exposed=roles.exposure is not None and "value" in chosen)
     if "item" in chosen and own_attributes is not None and roles.of("attributes"):
-        flags, said = own.decide(groups, schema.attribute_columns, own_attributes)
+        flags, said = own.decide(few(groups), schema.attribute_columns, own_attributes)
         schema, notes = replace(schema, own_attributes=flags), [*notes, *([] if said is None else [said])]
     notes += _unused(schema, chosen, own_attributes is not None)
     product: Product | None = None
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:
-        assert groups.value is not None
         vocabulary, exposed = schema.vocabulary, roles.exposure is not None
         items = None if vocabulary is None else choosing.Items(len(vocabulary), vocabulary.name)
-        selection = choosing.choose(groups.value, roles.of("value"), family, groups.item, items, exposed)
+        value, item = looked_at(groups)
+        selection = choosing.choose(value, roles.of("value"), family, item, items, exposed)
         product, choices = selection.family, selection.parts
-        product.check(groups.value, roles.of("value"), groups.label, item=groups.item)
+        check_values(product, groups, roles.of("value"))
         if roles.exposure is not None and not product.exposures:
             leave = f"'poisson' and 'negative_binomial' do. Leave {option('exposure')} out."
             raise DataError(f"{product!r} takes no exposure: {leave}", option="exposure")
@@ -196,11 +209,12 @@ def prepare(
     draft = Blueprint(schema, product, "all", chosen, longest, groups, choices=choices)
     rule = _rule(validation, draft, folds, seed, context)
     if isinstance(rule, str) and rule == "last" and groups.time is None and roles.time is not None:
-        groups = replace(groups, time=Reading(Table.read(table), roles, sort=True).group_times[0])
+        groups = replace(groups, time=Reading(_in_memory(table), roles, sort=True).group_times[0])
         draft = replace(draft, groups=groups)
     if product is not None:
         parts = _own_parts(draft, rule, seed, context)
-        selection = choosing.Choices.of(decide(replace(draft, groups=parts[0][0] if len(parts) == 1 else groups)))
+        open_ = few(parts[0][0] if len(parts) == 1 else groups)
+        selection = choosing.Choices.of(decide(replace(draft, groups=open_)))
         draft = replace(draft, family=selection.family, choices=selection.parts)
         notes += selection.notes
     split_ = split(draft, rule, seed, standardise, context)
@@ -216,23 +230,24 @@ def _rule(validation: Any, draft: Blueprint, folds: bool, seed: int, context: Co
     assert groups is not None
     if not isinstance(validation, str) or validation != "auto":
         return validation
-    count = len(groups) if len(groups) > 1 else len(groups.rows)
+    count = len(groups) if len(groups) > 1 else groups.count
     if count < 2:
         return None
-    rows = len(groups.rows)
+    rows = groups.count
     number = FOLDS if rows < SMALL else FEWER_FOLDS if rows < MEDIUM and len(groups) < FEW_GROUPS else 0
     number = min(number, count)
     if groups.lagged is not None and groups.time is not None:
         number = min(number, len(np.unique(groups.time)))
+    share = min(SHARE, MOST_HELD / rows)
     if not folds or number < 2:
-        return SHARE
+        return share
     parts = _own_parts(draft, number, seed, context)
-    return number if all(_fits(draft, train) for train, _ in parts) else SHARE
+    return number if all(_fits(draft, train) for train, _ in parts) else share
 
 
 def _fits(draft: Blueprint, train: Groups) -> bool:
     """Whether there is something to fit to, of every column."""
-    targets = np.ones(len(train.rows), bool) if train.target is None else train.target
+    targets = np.ones(train.count, bool) if train.target is None else train.target
     if "value" not in draft.terms or train.value is None:
         return bool(targets.any())
     return bool((~np.isnan(train.value[targets])).any(0).all())
@@ -264,7 +279,7 @@ def split(
     assert groups is not None
     own_parts = _own_parts(draft, validation, seed, context)
     if len(own_parts) > 1:  # standardised the same way in every fold
-        least = min((part[0] for part in own_parts), key=lambda train: len(train.rows))
+        least = min((part[0] for part in own_parts), key=lambda train: train.count)
         ways = None if standardise is None else _ways(draft, least, standardise)
         inner = [_in_units(replace(draft, fold=k), *part, ways) for k, part in enumerate(own_parts)]
         return replace(_in_units(draft, groups, None, ways), folds=tuple(inner), may_refit=True)
@@ -272,7 +287,7 @@ def split(
     if not own_parts and not (validation is None or isinstance(validation, int | float)):
         held = schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
         if draft.family is not None and held.value is not None:
-            draft.family.check(held.value, schema.roles.of("value"), held.label, item=held.item)
+            check_values(draft.family, held, schema.roles.of("value"))
     train = own_parts[0][0] if own_parts else groups
     ways = None if standardise is None else _ways(draft, train, standardise)
     return replace(_in_units(draft, train, held, ways), may_refit=bool(own_parts))
@@ -296,15 +311,15 @@ def _in_units(draft: Blueprint, train: Groups, held: Groups | None, ways: list[s
 def _ways(draft: Blueprint, train: Groups, standardise: str) -> list[str]:
     """Real-valued columns are standardised, by item where there is enough of each to know its mean; in units of each
     item's own where items are of different kinds, or of so different spreads that one for all would cost much."""
-    if draft.family is None or train.value is None:
+    if draft.family is None or train.every.value is None:
         return ["none"] * len(draft.schema.roles.of("value"))
-    enough = draft.items > 1 and len(train.rows) >= 10 * draft.items
+    enough = draft.items > 1 and train.count >= 10 * draft.items
     ways = []
     for part, _, columns in draft.family.slices():
         for c in range(columns.start, columns.stop):
             way = standardise
             if way == "auto":
-                way = "item" if draft.items and len(train.rows) >= 10 * draft.items else "global"
+                way = "item" if draft.items and train.count >= 10 * draft.items else "global"
                 way = "item_spread" if enough and part.scalar and _apart(train, c, draft.items) else way
             if isinstance(part, PerItem) and way != "none":
                 way = "item_spread"
@@ -316,6 +331,7 @@ def _ways(draft: Blueprint, train: Groups, standardise: str) -> list[str]:
 
 def _apart(train: Groups, column: int, items: int) -> bool:
     """Whether items' spreads differ so much that one for all would cost a tenth of a nat a value."""
+    train = few(train)
     assert train.value is not None
     assert train.item is not None
     seen = np.isfinite(train.value[:, column])
@@ -338,7 +354,7 @@ def _plain(draft: Blueprint) -> np.ndarray | None:
 
 def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:
     """Large whole numbers are counted from their family's origin, in double precision."""
-    fitted, value = schema.standardiser, groups.value
+    fitted, value = schema.standardiser, groups.every.value
     if draft.family is None or fitted is None or value is None:
         return schema
     centre = fitted.centre.copy()
@@ -378,14 +394,6 @@ def _refuse_wide(groups: Groups, roles: Roles) -> None:
         )
 
 
-def _every_item(groups: Groups, schema: Schema) -> bool:
-    items = len(schema.vocabulary or ())
-    if groups.item is None or not len(groups) or not bool((groups.lengths == items).all()):
-        return False
-    place = groups.group * items + groups.item
-    return len(np.unique(place)) == len(place)
-
-
 def named_terms(asked: Any, roles: Roles, items: int, notes: list[Note]) -> tuple[str, ...]:
     """Which of "item" and "value" are modelled; what there is no choice about is left out with a note."""
     known = tuple(role for role in ("item", "value") if roles.of(role))
@@ -415,9 +423,8 @@ def chosen_support(asked: str, groups: Groups, held: Groups | None, notes: list[
     if asked == "all":
         return "all"
     try:
-        groups.check_distinct()
-        if held is not None:
-            held.check_distinct()
+        for part in (part for some in (groups, held) if some is not None for part in each_part(some)):
+            part.check_distinct()
     except DataError:
         if asked == "distinct":
             raise
@@ -428,16 +435,9 @@ def chosen_support(asked: str, groups: Groups, held: Groups | None, notes: list[
     return "distinct"
 
 
-def mean_log_jacobian(blueprint: Blueprint, groups: Groups) -> float:
-    """The mean of log |dy'/dy| over the targets of the value term: from scores inside to the table's units."""
-    fitted = blueprint.schema.standardiser
-    if blueprint.family is None or groups.value is None or fitted is None:
-        return 0.0
-    observed = ~np.isnan(groups.value)
-    weight = np.ones(len(observed)) if groups.weight is None else groups.weight
-    weight = weight * (1.0 if groups.target is None else groups.target)
-    whole = np.zeros_like(observed)
-    for _, _, columns in blueprint.family.slices():
-        whole[:, columns] = observed[:, columns].all(1, keepdims=True)
-    counted = weight * whole.any(1)
-    return float(np.average(fitted.log_jacobian(whole, groups.item), weights=counted)) if counted.sum() else 0.0
+def _in_memory(table: Any) -> Table:
+    if isinstance(table, Stored):
+        raise DataError(
+            f"{option('validation', 'last')} needs a time that is the same throughout each group.", option="validation"
+        )
+    return Table.read(table)

@@ -276,7 +276,7 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     offers: list[Recipe] = []
     items = blueprint.items
     if "item" in blueprint.terms:
-        if items <= ITEMS and float(items) * len(blueprint.train.rows) <= LOGITS:
+        if items <= ITEMS and float(items) * blueprint.train.count <= LOGITS:
             offers.append(AdditiveLogit())
             if items >= MANY:
                 offers.append(ItemNeighbours())
@@ -306,7 +306,7 @@ def _gaussians(train: Groups, items: int, times: int) -> list[Recipe]:
     pairs = 1 < cells <= CELLS and float(cells) ** 3 * len(train) <= WORK
     sparse = cells > SPARSE * np.mean(train.lengths) * times or not pairs
     if cells > 1:
-        factors = [GaussianConditional(rank=RANK)] if sparse and len(train.rows) * times <= ROWS else []
+        factors = [GaussianConditional(rank=RANK)] if sparse and train.count * times <= ROWS else []
         return [GaussianConditional(), *factors] if pairs else [*factors]
     x, lengths = train.attributes, train.lengths * times
     if x is None or not 0 < x.shape[1] <= PLACES or np.median(lengths) < LEAST_ROWS:

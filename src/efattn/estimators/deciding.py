@@ -18,8 +18,9 @@ from torch import Tensor
 
 from efattn.data import Groups
 from efattn.errors import EfattnError
-from efattn.estimators.blueprint import Blueprint, mean_log_jacobian, split
+from efattn.estimators.blueprint import Blueprint, split
 from efattn.estimators.families import Choice
+from efattn.estimators.looking import mean_log_jacobian
 from efattn.families import Family, Product
 from efattn.models import Conditionals
 from efattn.network import Context
@@ -41,7 +42,7 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
     if len(draft.choices) != 1 or not draft.choices[0].rivals or len(groups) < FEWEST or groups.value is None:
         return draft.choices
     choice, seen = draft.choices[0], groups.value[:, 0][np.isfinite(groups.value[:, 0])]
-    if min(len(groups.rows), ROWS) * max(draft.items, 1) > LARGE or not seen.size or seen.min() == seen.max():
+    if min(groups.count, ROWS) * max(draft.items, 1) > LARGE or not seen.size or seen.min() == seen.max():
         return draft.choices
     end, scores = time.thread_time() + SECONDS, dict[str, list[Tensor]]()
     for k in range(SPLITS):

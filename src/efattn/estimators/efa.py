@@ -164,7 +164,7 @@ class EFA(EFAOptions, GroupEstimator):
 
     def _few_rows(self, blueprint: Blueprint, sizes: Sizes) -> bool:
         """Too few to tell one row's spread from another's, or to spare any."""
-        return blueprint.train is not None and len(blueprint.train.rows) < ENOUGH * sizes.width
+        return blueprint.train is not None and blueprint.train.count < ENOUGH * sizes.width
 
     def _holes(self, auto: float, blueprint: Blueprint | None = None) -> Holes | None:
         rate = auto if self.hide == "auto" else self.hide

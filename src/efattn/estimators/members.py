@@ -172,7 +172,7 @@ def _run(
 
 def _helpers(fitting: Fitting, options: Training) -> int:
     """What takes several threads, or a GPU, has no use for more processes."""
-    alone = options.jobs == 1 or len(fitting.data.rows) >= threads.SMALL or resolve_device(options).type != "cpu"
+    alone = options.jobs == 1 or fitting.data.count >= threads.SMALL or resolve_device(options).type != "cpu"
     return 0 if alone else spare()
 
 

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from efattn.data import Groups
 from efattn.errors import Note, option
-from efattn.estimators.blueprint import Blueprint, mean_log_jacobian
+from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
+from efattn.estimators.looking import mean_log_jacobian
 from efattn.inference import Part, mixture
 from efattn.models import Conditionals, Model
 from efattn.simple import ItemMean, Popularity, Recipe

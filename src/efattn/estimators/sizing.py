@@ -65,7 +65,7 @@ def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
 def by_rule(estimator: "EFA", blueprint: Blueprint) -> dict[str, Sizes]:
     """By kind of term."""
     assert blueprint.groups is not None
-    rows = len(blueprint.groups.rows)
+    rows = blueprint.groups.count
     return {kind: chosen(estimator, kind, rows, blueprint.items) for kind in blueprint.terms}
 
 

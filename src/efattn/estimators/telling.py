@@ -14,7 +14,15 @@ FOLDS = (
     "Each group was held out once, in {} folds, and the scores told above are of what did not see it. The networks of "
     "all folds predict together; simple models beside them are fitted once more to all groups."
 )
-SAID = ("family", "families", "own attributes", "times", "every item", "sizes")  # kinds of notes that a fit says aloud
+SAID = (
+    "on disk",
+    "family",
+    "families",
+    "own attributes",
+    "times",
+    "every item",
+    "sizes",
+)  # kinds of notes that a fit says aloud
 
 
 def describe(blueprint: Blueprint, stages: Stages) -> None:
@@ -24,11 +32,19 @@ def describe(blueprint: Blueprint, stages: Stages) -> None:
     held = 0 if blueprint.held is None else len(blueprint.held)
     told = f"each held out once, in {len(blueprint.folds)} folds" if blueprint.folds else f"{held:,} held out"
     items = f", {counted(blueprint.items, 'item')}" if blueprint.items else ""
-    stages.say(f"{counted(len(groups.rows), 'row')} in {counted(len(groups), 'group')}{items}; {told}.")
+    stages.say(f"{counted(groups.count, 'row')} in {counted(len(groups), 'group')}{items}; {told}.")
     for note in blueprint.notes:
         inference.announce(note)
         if note.kind in SAID:
             stages.say(str(note))
+
+
+def sampled(light: Blueprint) -> Note:
+    """About what looks at some groups of a table on disk."""
+    assert light.groups is not None
+    rows = counted(light.groups.count, "row")
+    words = f"Families, units and simple models know {counted(len(light.groups), 'group')} of {rows}, drawn at random"
+    return Note("sample", f"{words}; networks are trained on all.", option="on_disk")
 
 
 def conclude(fitted: Fitted, notes: Sequence[Note], stages: Stages) -> None:

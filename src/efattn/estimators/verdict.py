@@ -18,9 +18,10 @@ from torch import Tensor
 from efattn.data import Batch
 from efattn.errors import DataError, EfattnError
 from efattn.estimators.base import GroupEstimator
-from efattn.estimators.blueprint import Blueprint, mean_log_jacobian
+from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import check_suits, fitted_simple
 from efattn.estimators.latent_factor import LatentFactor
+from efattn.estimators.looking import mean_log_jacobian
 from efattn.inference import Fitted, Part
 from efattn.inference.mixture import log_probs
 from efattn.models import Conditionals, Model
@@ -48,7 +49,7 @@ class Marginal(Conditionals):
 def verdict(estimator: GroupEstimator, blueprint: Blueprint) -> dict[str, Means]:
     """{term: {"model", "network", "latent", "marginal"}}; nothing where no group was held out. network is None where
     there is nothing beside it, latent where there is no latent factor model of such a term, or the estimator is one."""
-    pairs = list(zip(blueprint.parts, estimator.first_fits_, strict=False))
+    pairs = list(zip(blueprint.light().parts, estimator.first_fits_, strict=False))
     if any(part.held is None for part, _ in pairs):
         return {}
     names = estimator.fitted_.names

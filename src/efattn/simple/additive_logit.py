@@ -271,7 +271,7 @@ class Course:
         self.model, self.groups, self.steps, self.penalty = model, groups, 0, 0.0
         flat = groups.flat()
         self.popular = model.marginal(flat).to(model.bias.dtype)
-        self.targets = max(float(model.targets(flat).sum()) * len(groups.rows) / max(flat.length, 1), 1.0)
+        self.targets = max(float(model.targets(flat).sum()) * groups.count / max(flat.length, 1), 1.0)
         model.requires_grad_(True)
         self.parameters = list(model.parameters())
         self._start(flat)
@@ -280,7 +280,7 @@ class Course:
         rest = [x for x in self.parameters if all(x is not y for y in weighing)]
         kinds: list[dict[str, Any]] = [{"params": rest}, {"params": weighing, "lr": FAST * RATE}]
         self.optimiser = torch.optim.Adam(kinds, RATE)
-        self.tokens = max(min(TOKENS, NUMBERS // model.family.size, len(groups.rows) // BATCHES), LEAST)
+        self.tokens = max(min(TOKENS, NUMBERS // model.family.size, groups.count // BATCHES), LEAST)
         self.batches = self._batches()
         self.round = min(max(len(groups.plan(self.tokens)), SHORTEST), LONGEST)
 
@@ -364,7 +364,7 @@ class Course:
 
 def _some(groups: Groups) -> Groups:
     """About as many rows as a choice needs, of groups drawn from all of them."""
-    share = ENOUGH / max(len(groups.rows), 1)
+    share = ENOUGH / max(groups.count, 1)
     if share >= 1:
         return groups
     drawn = np.random.default_rng(0).permutation(len(groups))

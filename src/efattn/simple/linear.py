@@ -93,9 +93,9 @@ class WeightedSum(MeanAndVariance):
 
     @final
     def examples(self, groups: Groups) -> Examples:
-        if len(groups.rows) * self.cells_in_all > MOST:
+        if groups.count * self.cells_in_all > MOST:
             raise DataError(
-                f"{len(groups.rows)} rows times {self.cells_in_all} items and lags are too many for a regression per "
+                f"{groups.count} rows times {self.cells_in_all} items and lags are too many for a regression per "
                 "item: keep the most frequent items, or take GaussianConditional.",
                 option="item",
             )

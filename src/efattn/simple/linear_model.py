@@ -121,7 +121,7 @@ class PenalisedLinear(DirectlyFitted):
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         """held is not looked at: folds of the groups choose. Where there is little to do, threads only wait."""
         threads = torch.get_num_threads()
-        if len(groups.rows) * max(self.empty.cells, 8) < MUCH:
+        if groups.count * max(self.empty.cells, 8) < MUCH:
             torch.set_num_threads(1)
         try:
             self._fit(groups, tick or (lambda done, of: None))
@@ -294,8 +294,8 @@ class PenalisedLinear(DirectlyFitted):
 
     def _search(self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick) -> list[dict[str, float]]:
         """Penalties of each column. In each fold the base is fitted without the groups that are left out."""
-        if len(groups.rows) > ENOUGH:
-            share = np.random.default_rng(0).random(len(groups)) < ENOUGH / len(groups.rows)
+        if groups.count > ENOUGH:
+            share = np.random.default_rng(0).random(len(groups)) < ENOUGH / groups.count
             groups = groups.subset(share)
         count = len(groups)
         if count < 2 or not len(groups.pieces.group):

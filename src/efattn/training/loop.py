@@ -235,7 +235,7 @@ class _Term:
         batches: Iterator[Batch] = (one.batch for one in ready(held, plan, self.term, self.device))
         if context == "any":
             batches = orders.fixed(batches)
-        if len(held.rows) >= SMALL:
+        if held.count >= SMALL:
             return mean_log_prob(self.term, batches, self.device)
         self.batches = [x.to(self.device) for x in batches]
         return mean_log_prob(self.term, self.batches, self.device)

@@ -1,0 +1,49 @@
+"""Arrays that are files, mapped into memory: opened, and computed from each other block by block.
+
+Nothing here holds more than a block of an array. A mapped array may be written to, and its file stays as it is.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+BLOCK = 2**18  # rows at a time
+KEPT = 2  # standardised values beside a field, the newest
+
+
+def mapped(path: Path, dtype: np.dtype, columns: Sequence[int] = ()) -> np.ndarray:
+    """(row, *columns)"""
+    rows = path.stat().st_size // (dtype.itemsize * int(np.prod(columns, dtype=np.int64)))
+    if not rows:
+        return np.zeros((0, *columns), dtype)
+    return np.memmap(path, dtype, "c", shape=(rows, *columns)).view(np.ndarray)
+
+
+def mapped_from(x: np.ndarray) -> Path | None:
+    """The file of a mapped array."""
+    name = getattr(x.base, "filename", None)
+    return None if name is None else Path(name)
+
+
+def kept_beside(x: np.ndarray, key: str, compute: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """compute(rows), of all rows of a mapped array: in a file beside its own, which is found again by its key."""
+    home = mapped_from(x)
+    assert home is not None
+    path = home.with_name(f"{home.stem}-{key[:16]}.bin")
+    if not path.exists():
+        beside = path.with_name(f".{path.name}-{os.getpid()}")
+        try:
+            with beside.open("wb") as file:
+                for start in range(0, len(x), BLOCK):
+                    block = compute(slice(start, start + BLOCK))
+                    file.write(np.ascontiguousarray(block, x.dtype).data)
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    path.touch()
+    old = sorted(home.parent.glob(f"{home.stem}-*.bin"), key=lambda p: p.stat().st_mtime)
+    for one in old[:-KEPT]:
+        one.unlink(missing_ok=True)  # whoever has it mapped keeps it
+    return mapped(path, x.dtype, x.shape[1:])
