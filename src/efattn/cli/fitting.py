@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from efattn.cli import arguments, output, tables
+from efattn.cli import arguments, launched, output, tables
 from efattn.cli.declaring import from_option, from_role, parameter, values, with_parameters
 from efattn.cli.names import flag, shell_option
 from efattn.cli.outcome import Interrupted
@@ -115,12 +115,22 @@ def known(name: str, kind: Any, default: Any = inspect.Parameter.empty) -> inspe
 
 
 def fit(**asked: Any) -> None:
-    """Fit a model to a table."""
+    """Fit a model to a table.
+
+    Where torchrun starts several processes, they fit it together: torchrun --nproc-per-node 2 -m efattn fit ..."""
+    with launched.together() as first:
+        _fit(asked, first)
+
+
+def _fit(asked: dict[str, Any], first: bool) -> None:
+    """first: of several processes, the one that reads and writes what is no table."""
     path, checkpoint, history = asked["output"], asked["checkpoint"], asked["history"]
-    output.check_output(path, asked["force"])
-    output.check_apart(path, "The model", asked["table"], asked["validation"])
-    output.check_apart(history, "--history", asked["table"], asked["validation"], path)
-    _check_checkpoint(checkpoint, bool(asked["resume"]), asked["force"])
+    resume = launched.told("whether to go on", lambda: bool(asked["resume"]) or _restarted(checkpoint))
+    if first:
+        output.check_output(path, asked["force"])
+        output.check_apart(path, "The model", asked["table"], asked["validation"])
+        output.check_apart(history, "--history", asked["table"], asked["validation"], path)
+        _check_checkpoint(checkpoint, resume, asked["force"])
     layout = arguments.layout(asked)
     options = options_of(asked)
     source = tables.to_fit(asked, layout)
@@ -134,18 +144,20 @@ def fit(**asked: Any) -> None:
         told.append(blueprint)
         describe(understood(blueprint), asked["table"])
 
-    _clear(checkpoint if asked["force"] and not asked["resume"] else None)
+    _clear(checkpoint if first and asked["force"] and not resume else None)
     (estimator.fit_wide if asked["wide"] else estimator.fit)(
         source,
         **roles,
         validation=validation,
         **({} if asked["wide"] else {"on_disk": "auto" if asked["on_disk"] is None else asked["on_disk"]}),
         checkpoint=checkpoint,
-        resume=bool(asked["resume"]),
+        resume=resume,
         history=history,
         progress=None if sys.stderr.isatty() else False,
         planned=planned,
     )
+    if not first:
+        return
     conclude(estimator)
     estimator.save(path)
     if estimator.interrupted_:
@@ -260,6 +272,11 @@ def _check_checkpoint(folder: Path | None, resume: bool, force: bool) -> None:
             "choose another folder.",
             option="checkpoint",
         )
+
+
+def _restarted(folder: Path | None) -> bool:
+    """Whether torchrun starts it once more, with something to go on from."""
+    return launched.restarted() and folder is not None and bool(_kept(folder))
 
 
 def _kept(folder: Path) -> list[Path]:

@@ -15,6 +15,7 @@ from typing import Any, NoReturn
 import typer
 
 from efattn.cli.arguments import joined
+from efattn.cli.launched import check_verb, hush, rank, speaks
 from efattn.cli.messages import Line, complain
 from efattn.errors import EfattnError, EfattnWarning
 
@@ -26,6 +27,8 @@ MEMORY = (
 )
 # how torch says that there is none left, in a RuntimeError
 NO_MEMORY = ("not enough memory", "DefaultCPUAllocator", "out of memory", "Storage size calculation overflowed")
+TERMINATED = 143
+ENDED = "Ended from outside, as when another of several processes ended. With --checkpoint, --resume goes on."
 BUG = "This is a mistake in efattn. Please report it with what --debug prints."
 
 
@@ -38,6 +41,7 @@ def run(app: typer.Typer) -> NoReturn:
         app(prog_name="efattn")
     words, loudness = _loudness(sys.argv[1:])
     closed = _open_streams()
+    hush()
     _set_up(loudness)
     if closed:
         sys.exit(complain("Standard output is closed: nothing could be told. Send it to a file, or to /dev/null."))
@@ -67,6 +71,7 @@ def _open_streams() -> bool:
 def _code(app: typer.Typer, words: list[str], loudness: int) -> int:
     command = typer.main.get_command(app)
     try:
+        check_verb(words)
         with command.make_context("efattn", joined(words)) as context:
             command.invoke(context)
     except typer.Exit as end:
@@ -77,12 +82,14 @@ def _code(app: typer.Typer, words: list[str], loudness: int) -> int:
         return complain(end, 130)
     except BrokenPipeError:
         raise
-    except SystemExit:
+    except SystemExit as end:
+        if end.code == TERMINATED and rank() is not None and speaks(end):
+            complain(ENDED)
         raise
     except BaseException as error:  # a panic of polars is no Exception
         if loudness >= 2:
             traceback.print_exc()
-        return _explain(error)
+        return _explain(error) if speaks(error) else 1
     return 0
 
 
@@ -132,7 +139,7 @@ def _set_up(loudness: int) -> None:
         warnings.filterwarnings("default", module=r"efattn\b")
     warnings.filterwarnings("ignore", category=EfattnWarning)  # notes, which the verbs print
     if hasattr(signal, "SIGTERM"):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that nothing half-written stays
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(TERMINATED))  # so that nothing half-written stays
 
 
 def _leave_quietly() -> int:

@@ -21,7 +21,7 @@ from sklearn.exceptions import NotFittedError
 from efattn.data import Roles, Schema, Table
 from efattn.data.fingerprints import seen_by
 from efattn.data.stored import Stored, source_of
-from efattn.errors import DataError, Note, named, option
+from efattn.errors import DataError, Note, option
 from efattn.estimators import (
     companions,
     deciding,
@@ -38,14 +38,14 @@ from efattn.estimators import families as choosing
 from efattn.estimators import wide as wide_tables
 from efattn.estimators.blueprint import Blueprint, prepare, split
 from efattn.estimators.looking import mean_log_jacobian
-from efattn.estimators.progress import Stages, line_writer
+from efattn.estimators.progress import Stages, line_writer, listed
 from efattn.estimators.questions import Questions
 from efattn.families import Product
 from efattn.inference import Companion, Fitted
 from efattn.inference.lengths import length_counts
 from efattn.models import Conditionals, Model
 from efattn.options import fit_words
-from efattn.training import Checkpoint, Record, Training, memory, resolve_device, threads
+from efattn.training import Checkpoint, Record, Training, memory, resolve_device, teams, threads
 
 
 class GroupEstimator(Questions, BaseEstimator, ABC):
@@ -175,7 +175,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         wide: "wide_tables.Plan | None" = None,
         features: Any = None,
     ) -> Any:
-        calls = [*_list(callbacks), *([line_writer(history)] if history is not None else [])]
+        calls = [*listed(callbacks), *([line_writer(history)] if history is not None and teams.first() else [])]
         if self.context == "past" and not roles.ordered:
             wanted = f"pass {option('order')}, or {option('order', 'row')} for table order"
             raise DataError(f"{option('context', 'past')} needs to know what came first: {wanted}.", option="order")
@@ -193,7 +193,9 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             own_attributes=self.own_attributes,
             context=self.context,
             folds=self._again,
-            decide=lambda draft: deciding.decided(draft, self.context, self.standardise, self.seed),
+            decide=lambda draft: teams.told(
+                "families", lambda: deciding.decided(draft, self.context, self.standardise, self.seed)
+            ),
         )
         if self.refit is True and blueprint.held is not None and not blueprint.may_refit:
             share = f"{option('validation', 0.2)}, a share of its own groups, or {option('refit', 'auto')}"
@@ -224,6 +226,8 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         with claimed, threads.suited_to(blueprint.train.count):
             self._fit_parts(blueprint, options, stages, callbacks, kept, resume)
         self._kept = None if self.fitted_.interrupted else kept
+        if teams.current() is not None and not self.fitted_.interrupted:
+            self.fitted_, self.first_fits_ = teams.told("the model", lambda: (self.fitted_, self.first_fits_))
         return self
 
     def _fit_parts(
@@ -246,8 +250,10 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         )
         how: dict[str, Any] = {"callbacks": calls, "kept": kept, "resume": resume}
         trained = members.train(models, each, options, self.seed, stages, **how, meanwhile=fit_offers)
-        if trained.interrupted:
+        if trained.interrupted or not teams.first():
             self._take(blueprint, *trained)
+            if not trained.interrupted and self._fits_again(blueprint):  # with the first, which does the rest
+                self._networks_again(blueprint, trained, options, stages, kept, resume)
             return
         offers = fit_offers()
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
@@ -263,7 +269,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             for part, mine, some in zip(parts, networks, offers, strict=True)
         )
         telling.conclude(self.fitted_, notes, stages)
-        if blueprint.folds or (blueprint.may_refit and self._again):
+        if blueprint.folds or self._fits_again(blueprint):
             networks_ = trained.models
             if not blueprint.folds:
                 networks_ = self._networks_again(blueprint, trained, options, stages, kept, resume)
@@ -271,6 +277,9 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
                 every = (blueprint.whole().light(), self.context, options, self.seed, stages)
                 self._take_again(networks_, companions.fitted_to_all(offers, chosen, *every), len(blueprint.folds))
                 stages.say(str(self.fitted_.notes[-1]))
+
+    def _fits_again(self, blueprint: Blueprint) -> bool:
+        return not blueprint.folds and blueprint.may_refit and self._again
 
     def _take_again(self, networks: Sequence[Model], beside: dict[str, tuple[Companion, ...]], folds: int) -> None:
         """What knows all groups."""
@@ -331,7 +340,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
                 calm,
                 self.seed,
                 stages,
-                callbacks=_list(callbacks),
+                callbacks=listed(callbacks),
                 before=before.history,
             )
             self._take(blueprint, *trained, companions=beside)
@@ -454,16 +463,6 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         )
         self.first_fits_ = (self.fitted_,)
         return self
-
-
-def _list(callbacks: Any) -> list[Callable[[Record], object]]:
-    several = [callbacks] if callable(callbacks) else callbacks
-    if not isinstance(several, Sequence) or not all(callable(one) for one in several):
-        raise DataError(
-            f"{named('callbacks')} is a function of each epoch's record, or several; found {callbacks!r}.",
-            option="callbacks",
-        )
-    return list(several)
 
 
 def _tuple(names: Any) -> tuple[str, ...]:

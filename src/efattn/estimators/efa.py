@@ -33,7 +33,7 @@ from efattn.network import (
     perceptron,
 )
 from efattn.options import STEPS, EFAOptions, check_model
-from efattn.training import Training
+from efattn.training import Training, teams
 
 MOST = 0.9  # of the values of a group are hidden in training, at most
 STRANGE = 0.3  # of that share, at most so much of the items is strange
@@ -78,7 +78,7 @@ class EFA(EFAOptions, GroupEstimator):
             blueprint = blueprint.noted(ALONE)
         if self.effort != "best":
             return blueprint.with_network(sizing.plain(sizing.by_rule(self, blueprint)))
-        sizes, notes = sizing.searched(self, blueprint, options, stages)
+        sizes, notes = teams.told("sizes", lambda: sizing.searched(self, blueprint, options, stages))
         return blueprint.with_network(sizing.plain(sizes)).noted(*notes)
 
     def _options(self) -> Training:

@@ -19,7 +19,7 @@ from efattn.estimators import saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
 from efattn.models import Model
-from efattn.training import Checkpoint, Fitting, Record, Replay, Training, resolve_device, threads
+from efattn.training import Checkpoint, Fitting, Record, Replay, Training, resolve_device, teams, threads
 from efattn.training.checkpoint import fingerprint
 from efattn.training.processes import side_by_side, spare, with_help
 
@@ -74,11 +74,12 @@ def train(
             label=_label(k, blueprint, several),
             roles=blueprint.schema.roles,
             replays={} if replays is None else replays[k],
+            team=teams.current(),
         )
         for k, (model, blueprint) in enumerate(zip(models, blueprints, strict=True))
     ]
     finished = sorted(_run(fittings, resume, options, meanwhile))
-    elsewhere = options.jobs not in (1, "auto")
+    elsewhere = options.jobs not in (1, "auto") and teams.current() is None
     chosen = _chosen(len(fittings), finished, elsewhere) if before is None else list(range(len(fittings)))
     history = _history(fittings, chosen)
     return Trained(tuple(fittings[k].model for k in chosen), history, len(finished) < len(fittings))
@@ -162,7 +163,7 @@ def _run(
     several = len(fittings) > 1
     done = [k for k, fitting in enumerate(fittings) if several and resume and fitting.taken_back()]
     todo = {k: fitting for k, fitting in enumerate(fittings) if k not in done}
-    if several and options.jobs not in (1, "auto"):
+    if several and options.jobs not in (1, "auto") and fittings[0].team is None:
         running = side_by_side(todo, resume, int(options.jobs))
     else:
         running = with_help(todo, resume, _helpers(fittings[0], options), meanwhile)
@@ -171,7 +172,9 @@ def _run(
 
 
 def _helpers(fitting: Fitting, options: Training) -> int:
-    """What takes several threads, or a GPU, has no use for more processes."""
+    """What takes several threads, or a GPU, has no use for more processes, nor has what several work at together."""
+    if fitting.team is not None:
+        return 0
     alone = options.jobs == 1 or fitting.data.count >= threads.SMALL or resolve_device(options).type != "cpu"
     return 0 if alone else spare()
 
@@ -179,16 +182,21 @@ def _helpers(fitting: Fitting, options: Training) -> int:
 def checkpoint(
     estimator: "GroupEstimator", folder: str | Path | None, resume: bool, blueprint: Blueprint, options: Training
 ) -> Checkpoint | None:
-    """Data, columns and options must be the same to go on; how often it is written and how many train at a time need
-    not."""
-    if folder is None:
-        if resume:
-            needs = f"{option('resume', True)} needs {option('checkpoint')}"
-            raise DataError(f"{needs}, the folder that the interrupted fit wrote to.", option="resume")
+    """Data, columns and options must be the same to go on, and in all processes of a fit; how often it is written and
+    how many train at a time need not. Of several processes the first has it."""
+    team = teams.current()
+    if folder is None and resume:
+        needs = f"{option('resume', True)} needs {option('checkpoint')}"
+        raise DataError(f"{needs}, the folder that the interrupted fit wrote to.", option="resume")
+    if folder is None and team is None:
         return None
     given = estimator.get_params(deep=False) | {"training": replace(options, checkpoint_seconds=0.0, jobs=1)}
     about = {"version": __version__, "columns": blueprint.schema.roles.to_json(), "options": saving.plain(given)}
     about["data"] = fingerprint(*(groups for part in blueprint.parts for groups in (part.train, part.held)))
     known = blueprint.schema.features
     about |= {} if known is None else {"features": known.fingerprint}
+    if team is not None:
+        team.agree(about)
+    if folder is None or not teams.first():
+        return None
     return Checkpoint(Path(folder), about, options.checkpoint_seconds)

@@ -3,13 +3,13 @@
 import json
 import logging
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, final
 
-from efattn.errors import DataError, option
-from efattn.training import Record
+from efattn.errors import DataError, named, option
+from efattn.training import Record, teams
 
 log = logging.getLogger("efattn")
 
@@ -21,6 +21,7 @@ class Stages:
     def __init__(self, wanted: bool | None) -> None:
         if wanted is not None and not isinstance(wanted, bool):
             raise DataError(f"progress is True, False or None; found {wanted!r}.", option="progress")
+        wanted = wanted if teams.first() else False
         self.with_bar = (sys.stderr.isatty() or _in_notebook()) if wanted is None else wanted
         self.with_lines = wanted is None and not self.with_bar
         self.bar: Any = None
@@ -78,6 +79,17 @@ def _name(what: str, member: int | None, fold: int | None = None) -> str:
     if fold is not None:
         return f"{what}, fold {fold + 1}"
     return what if member is None else f"{what}, member {member}"
+
+
+def listed(callbacks: Any) -> list[Callable[[Record], object]]:
+    """One or several."""
+    several = [callbacks] if callable(callbacks) else callbacks
+    if not isinstance(several, Sequence) or not all(callable(one) for one in several):
+        raise DataError(
+            f"{named('callbacks')} is a function of each epoch's record, or several; found {callbacks!r}.",
+            option="callbacks",
+        )
+    return list(several)
 
 
 def line_writer(path: str | Path) -> Callable[[Record], None]:

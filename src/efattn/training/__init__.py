@@ -1,9 +1,11 @@
 """One training loop: optimiser, schedule, early stopping, history, checkpoints and exact resume."""
 
 from efattn.training.checkpoint import Checkpoint, forget, left_in
-from efattn.training.loop import Fitting, Record, mean_log_prob
+from efattn.training.held_out import mean_log_prob
+from efattn.training.loop import Fitting, Record
 from efattn.training.options import Training, resolve_device
 from efattn.training.replay import Replay
+from efattn.training.teams import together
 
 __all__ = [
     "Checkpoint",
@@ -15,4 +17,5 @@ __all__ = [
     "left_in",
     "mean_log_prob",
     "resolve_device",
+    "together",
 ]

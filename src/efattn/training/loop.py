@@ -2,14 +2,15 @@
 
     maximise  sum w_i log p_i / sum w_i   over batches of like-long groups, one term after the other
 
-Each term has its own seed, optimiser, early stopping and best weights.
+Each term has its own seed, optimiser, early stopping and best weights. Several processes may share the batches
+(`teams.py`): all then go through the same steps with the same weights, and the first writes and shows.
 """
 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, final
 
@@ -24,11 +25,12 @@ from efattn.training import memory
 from efattn.training.ahead import Ready, ready
 from efattn.training.checkpoint import Checkpoint
 from efattn.training.extremes import extremes, words
+from efattn.training.held_out import HeldOut
 from efattn.training.ledger import Ledger
 from efattn.training.optimiser import Adam, clip
 from efattn.training.options import DROPS, Training, resolve_device
 from efattn.training.replay import Replay
-from efattn.training.threads import SMALL
+from efattn.training.teams import Lost, Team, seconds_since
 
 log = logging.getLogger("efattn")
 Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, validation, best, rate, seconds
@@ -54,6 +56,7 @@ class Progress:
     since: int = 0  # the epoch of the last one
     averaged: int = 0  # steps in the running mean of the weights
     spent: float = 0.0  # seconds of the epochs before
+    rate: float = 0.0  # of the last step
 
     def to_json(self) -> dict[str, Any]:
         return dict(vars(self))
@@ -77,33 +80,46 @@ class Fitting:
     label: Record = field(default_factory=dict)  # what each record says besides: which member of an ensemble it is
     roles: Roles | None = None  # what the columns are called, for words
     replays: Mapping[str, Replay] = field(default_factory=dict)  # by term, the steps of an earlier fit to go through
+    team: Team | None = None  # the processes that share the batches, of which the first has the checkpoint
 
     def taken_back(self) -> bool:
         """Whether an earlier run finished it: then it is as it was."""
-        saved = None if self.checkpoint is None else self.checkpoint.read()
-        if self.checkpoint is None or saved is None or not saved[0].get("finished"):
+        saved = self.read()
+        if saved is None or not saved[0].get("finished"):
             return False
-        with self.checkpoint.usable():
+        with self.usable():
             self.history[:] = saved[0]["history"]
             self.model.load_state_dict(_without(saved[1], "model."))
         self.model.eval()
         return True
 
+    def read(self) -> tuple[dict[str, Any], dict[str, Tensor]] | None:
+        """What the checkpoint holds, if there is one."""
+        if self.team is not None:
+            return self.team.told("the checkpoint", lambda: self.checkpoint and self.checkpoint.read())
+        return None if self.checkpoint is None else self.checkpoint.read()
+
+    def usable(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.checkpoint is None else self.checkpoint.usable()
+
     def run(self, resume: bool = False) -> None:
         if resume and self.taken_back():
             return
         device = resolve_device(self.options)
+        if self.team is not None:
+            device = self.team.device(device)
+            self.team.share(self.model.state_dict())
         memory.check(self.model, self.data, self.options.draws, self.options.tokens, device)
         self.model.to(device)
         if self.checkpoint is not None:
             self.checkpoint.prepare()
-        saved = self.checkpoint.read() if self.checkpoint is not None and resume else None
+        saved = self.read() if resume else None
         names = list(self.model.terms)
         first, state = 0, None
         tensors: dict[str, Tensor] = {}
-        if saved is not None and self.checkpoint is not None:
+        if saved is not None:
             state, tensors = saved
-            with self.checkpoint.usable():
+            with self.usable():
                 first, self.history[:] = names.index(state["term"]), state["history"]
                 self.model.load_state_dict(_without(tensors, "model."))
                 log.info("Resuming %s at epoch %d.", state["term"], state["progress"]["epoch"] + 1)
@@ -130,7 +146,8 @@ class _Term:
         self.parameters = [p for p in self.term.parameters() if p.requires_grad]
         decay = options.weight_decay if options.optimiser == "adamw" else 0.0
         self.optimiser = Adam(self.parameters, options.rate, decay)
-        self.batches: list[Batch] | None = None  # of what is held out, where that is little
+        held = fitting.held
+        self.held = None if held is None else HeldOut(held, self.term, options.tokens, device, fitting.team)
         self.best: dict[str, Tensor] = {}
         self.mean: list[Tensor] = []  # of the parameters over the last steps, if it is asked for
         self.at, self.ledger = Progress(), Ledger(device)
@@ -146,8 +163,8 @@ class _Term:
         self.limit = math.inf if options.seconds is None else options.seconds / len(fitting.model.terms)
 
     def run(self, state: dict[str, Any] | None, tensors: dict[str, Tensor]) -> None:
-        if state is not None and self.fitting.checkpoint is not None:
-            with self.fitting.checkpoint.usable():
+        if state is not None:
+            with self.fitting.usable():
                 self.restore(state, tensors)
         try:
             self.term.draw_candidates(self.candidates())
@@ -157,6 +174,8 @@ class _Term:
             self.fitting.interrupted = True
             kept = f"the best weights, of epoch {self.at.best_epoch}" if self.best else "the weights as they are"
             log.warning("Interrupted in epoch %d of the %s term: keeping %s.", self.at.epoch + 1, self.name, kept)
+        except Lost as error:
+            raise self.left_alone(error) from error
         finally:
             self.term.draw_candidates(None)
         if self.best:
@@ -172,6 +191,14 @@ class _Term:
             return None
         counts = torch.bincount(torch.as_tensor(item), minlength=size)[:size]
         return Candidates(counts.to(self.device), number, self.fitting.seed)
+
+    def left_alone(self, error: Lost) -> Lost:
+        """Its step was not taken: what is saved now is what the next one depends on."""
+        kept = self.fitting.checkpoint
+        if kept is not None:
+            self.at.total, self.at.weight = self.ledger.sums()
+            self.save()
+        return error.advised(None if kept is None else str(kept.folder), self.at.epoch + 1)
 
     def restore(self, state: dict[str, Any], tensors: dict[str, Tensor]) -> None:
         self.at = Progress(**state["progress"])
@@ -226,20 +253,6 @@ class _Term:
         finally:
             _copy(own, self.parameters)
 
-    def validate(self) -> float | None:
-        held, context = self.fitting.held, self.term.context
-        assert held is not None
-        if self.batches is not None:
-            return mean_log_prob(self.term, self.batches, self.device)
-        plan = held.plan(self.options.tokens)
-        batches: Iterator[Batch] = (one.batch for one in ready(held, plan, self.term, self.device))
-        if context == "any":
-            batches = orders.fixed(batches)
-        if held.count >= SMALL:
-            return mean_log_prob(self.term, batches, self.device)
-        self.batches = [x.to(self.device) for x in batches]
-        return mean_log_prob(self.term, self.batches, self.device)
-
     def keep(self, score: float | None, epoch: int = 0) -> None:
         """The weights as the best ones, if they are."""
         if score is not None and math.isfinite(score) and (self.at.best is None or score > self.at.best):
@@ -258,13 +271,15 @@ class _Term:
         if not self.term.training:
             self.term.train()
         self.ledger.open(at.total, at.weight)
-        with closing(ready(self.fitting.data, plan, self.term, self.device, at.batch)) as batches:
+        mine = plan if self.fitting.team is None else [self.fitting.team.part(pieces) for pieces in plan]
+        with closing(ready(self.fitting.data, mine, self.term, self.device, at.batch)) as batches:
             for number, one in enumerate(batches, at.batch):
                 step, total = at.epoch * len(plan) + number, self.epochs * len(plan)
                 self.step(one, self.rate(min(step, total - 1), total), number)
                 if (number + 1) % self.ledger.every == 0:
                     self.look(plan)
-                at.batch, at.seconds = number + 1, time.monotonic() - start
+                at.batch = number + 1
+                at.seconds = seconds_since(start, self.fitting.team if self.limit < math.inf else None)
                 if self.fitting.tick is not None:
                     self.fitting.tick(self.name, step + 1, total)
                 if at.spent + at.seconds >= self.limit:
@@ -282,22 +297,31 @@ class _Term:
         return self.options.rate_at(step, total, self.at.drops if self.adaptive else None)
 
     def step(self, one: Ready, rate: float, number: int) -> None:
-        """Nothing in it waits for a device other than the CPU."""
-        self.optimiser.rate = rate
+        """Nothing in it waits for a device other than the CPU, unless several processes share the batch."""
+        self.optimiser.rate = self.at.rate = rate
+        team = self.fitting.team
         for p in self.parameters:
             p.grad = None
+        if team is not None:
+            team.seed(self.fitting.seed, self.at.epoch, number)
         batch = one.batch if self.term.holes is None else self.term.holes(one.batch)
         if self.term.context == "any":
             batch = orders.in_training(batch)
-        total, weight = self.sums(batch)
-        here = self.device.type == "cpu"
+        mine = total, weight = self.sums(batch)
+        if team is not None:
+            total, weight = team.sum(*mine, device=self.device)
+        here = self.device.type == "cpu" or team is not None
         if not (weight > 0 if here else one.scored):
             return
-        loss = -total / (weight if here else weight.clamp_min(torch.finfo(weight.dtype).tiny))
-        self.ledger.note(loss, number)
+        divisor = weight if here else weight.clamp_min(torch.finfo(weight.dtype).tiny)
+        loss = -mine[0] / divisor.to(mine[0].dtype)
+        self.ledger.note(loss if team is None else -total / divisor, number)
         if here and self.ledger.broken() is not None:
             return
-        loss.backward()
+        if loss.requires_grad:  # a process may have no group of a batch
+            loss.backward()
+        if team is not None:
+            team.add_gradients(self.parameters)
         if self.options.clip is not None:
             clip(self.parameters, self.options.clip)
         self.optimiser.step(None if here else self.ledger.stopped)
@@ -314,6 +338,8 @@ class _Term:
 
     def sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the weighted log-probabilities, and of the weights."""
+        if not len(batch.exists):
+            return torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         with torch.autocast("cuda", torch.bfloat16) if self.mixed() else nullcontext():
             scores = self.term.log_prob(batch.to(self.device), self.options.draws)
         return (scores.values * scores.weight).sum(), (scores.weight * scores.scored).sum()
@@ -374,7 +400,7 @@ class _Term:
         self.check_weights()
         train = at.total / at.weight
         with self.at_the_mean():
-            validation = None if held is None else self.validate()
+            validation = None if self.held is None else self.held.score()
             self.keep(validation, at.epoch + 1)
         if validation is not None and not math.isfinite(validation):
             what = f"The validation log-likelihood of the {self.name} term is {validation} after epoch {at.epoch + 1}"
@@ -386,8 +412,8 @@ class _Term:
         record |= {
             "validation": validation,
             "best": at.best,
-            "rate": self.optimiser.rate,
-            "seconds": time.monotonic() - start,
+            "rate": at.rate,
+            "seconds": seconds_since(start, self.fitting.team),
         }
         record |= self.fitting.label
         self.fitting.history.append(record)
@@ -410,20 +436,6 @@ class _Term:
             tensors["random.cuda"] = torch.cuda.get_rng_state(self.device)
         state = {"term": self.name, "progress": self.at.to_json(), "history": self.fitting.history}
         self.fitting.checkpoint.write(state, tensors)
-
-
-@torch.no_grad()
-def mean_log_prob(term: Conditionals, batches: Iterable[Batch], device: torch.device | str = "cpu") -> float | None:
-    """Per scored target, weighted; None where nothing is scored."""
-    training = term.training
-    term.eval()
-    ledger = Ledger(torch.device(device))
-    for batch in batches:
-        scores = term.log_prob(batch.to(device))
-        ledger.add((scores.values.double() * scores.weight).sum(), (scores.weight * scores.scored).sum())
-    term.train(training)
-    total, weight = ledger.sums()
-    return total / weight if weight else None
 
 
 @torch.no_grad()
