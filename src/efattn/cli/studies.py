@@ -36,6 +36,7 @@ class Bench(StrEnum):
     content = "content"
     busy = "busy"
     serving = "serving"
+    processes = "processes"
 
 
 def add_to(app: typer.Typer) -> None:

@@ -1,0 +1,107 @@
+"""One fit by one process and by two, over the same batches: seconds of an epoch, their ratio, and what travels.
+
+The same fit (15,000 baskets, 8,192 tokens a batch, one thread a process) is made by one process and by two that know of
+each other by gloo over the loopback. Two perfect processes would take half as long. Scores on held-out groups are kept
+of both: they differ by rounding. Besides, the seconds that adding up a buffer of so many numbers takes.
+"""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from efattn.bench.keeping import keep
+
+BASKETS, PRODUCTS, TOKENS, EPOCHS, REPEATS = 15_000, 169, 8192, 4, 2
+BUFFERS = (1_000, 100_000, 10_000_000)  # numbers of four bytes
+CODE = "import json; from efattn.bench.processes import {0}; print(json.dumps({0}({1})))"
+
+
+def fit(baskets: int, epochs: int) -> dict[str, Any]:
+    """Seconds of its fastest epoch, the first left out, and how good it was."""
+    import numpy as np
+    import polars as pl
+
+    from efattn import EFA, Training
+    from efattn.training import together
+
+    draw = np.random.default_rng(0)
+    basket = np.repeat(np.arange(baskets), 1 + draw.poisson(3.0, baskets))
+    product = np.minimum(draw.zipf(1.3, len(basket)) - 1, PRODUCTS - 1)
+    table = pl.DataFrame({"basket": basket, "product": product}).unique(maintain_order=True)
+    training = Training(epochs=epochs + 1, patience=None, tokens=TOKENS, device="cpu")
+    model = EFA(context="others", companions=None, refit=False, hide=0.0, dropout=0.0, training=training)
+    with together():
+        model.fit(table, group="basket", item="product", progress=False)
+    weights = sum(p.numel() for p in model.model_.parameters() if p.requires_grad)
+    scores = [record["validation"] for record in model.history_]
+    seconds = [record["seconds"] for record in model.history_[1:]]
+    return {"seconds": min(seconds), "score": scores[-1], "parameters": weights}
+
+
+def sums(repeats: int) -> dict[str, float]:
+    """Seconds in which a buffer of so many numbers is added up over all processes, the least of several."""
+    import torch
+    import torch.distributed as dist
+
+    from efattn.training import together
+
+    found = {}
+    with together():
+        for size in BUFFERS:
+            buffer, passed = torch.ones(size), []
+            for _ in range(repeats):
+                start = time.perf_counter()
+                dist.all_reduce(buffer)
+                passed.append(time.perf_counter() - start)
+            found[str(size)] = min(passed)
+    return found
+
+
+def launched(processes: int, what: str, *numbers: int) -> dict[str, Any]:
+    """What the first of so many processes says."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    known = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(processes), "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-c", CODE.format(what, ", ".join(map(str, numbers)))]
+    several = [
+        subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env={**os.environ, **known, "RANK": str(rank)})
+        for rank in range(processes)
+    ]
+    written = [one.communicate()[0] for one in several]
+    for one in several:
+        if one.returncode:
+            raise subprocess.CalledProcessError(one.returncode, command)
+    found: dict[str, Any] = json.loads(written[0])
+    return found
+
+
+def run(baskets: int = BASKETS, epochs: int = EPOCHS, repeats: int = REPEATS) -> list[dict[str, Any]]:
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    tried: dict[int, list[dict[str, Any]]] = {1: [], 2: []}
+    for _ in range(repeats):
+        for processes, several in tried.items():
+            several.append(launched(processes, "fit", baskets, epochs))
+    best = {processes: min(several, key=lambda x: x["seconds"]) for processes, several in tried.items()}
+    record: dict[str, Any] = {f"seconds_{processes}": one["seconds"] for processes, one in best.items()}
+    record |= {"cores": cores, "ratio": best[1]["seconds"] / best[2]["seconds"]}
+    record |= {"score_1": best[1]["score"], "score_2": best[2]["score"], "parameters": best[1]["parameters"]}
+    record["seconds_of_a_sum"] = launched(2, "sums", 20)
+    print(f"an epoch: {record['seconds_1']:.2f} s by one process, {record['seconds_2']:.2f} s by two")
+    print(f"{record['ratio']:.2f}x; held-out scores differ by {abs(record['score_1'] - record['score_2']):.1e}")
+    for size, seconds in record["seconds_of_a_sum"].items():
+        print(f"{int(size):12,} numbers added up in {1000 * seconds:8.2f} ms")
+    return [record]
+
+
+def main(folder: Path) -> None:
+    keep(folder, "processes", run(), baskets=BASKETS, tokens=TOKENS, epochs=EPOCHS)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1] if len(sys.argv) > 1 else "benchmarks/results"))
