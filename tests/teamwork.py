@@ -48,11 +48,20 @@ def fit_all():
         with together() as team:
             keep(fitted(name, history=f"{name}.history"), name)
     assert team.rank == rank()
+    fit_from_disk()
     sums = team.sum(2.0**40, 2.0**-10 * (1 + rank())).tolist()
     assert sums == [2.0**41, 3 * 2.0**-10]
     assert team.sum(torch.tensor(2.0**40 + rank() * 2.0**-10, dtype=torch.float64)).item() == 2.0**41 + 2.0**-10
     assert teams.current() is None
     check_gradients(team)
+
+
+def fit_from_disk():
+    """The first process makes groups on disk, the second finds them."""
+    os.environ["XDG_CACHE_HOME"] = "cache"
+    with together():
+        teams.told("the table", lambda: TABLE.write_parquet("table.parquet"))
+        keep(fitted("members", "table.parquet", on_disk=True), "from disk")
 
 
 def check_gradients(team):

@@ -75,6 +75,13 @@ def test_all_processes_have_the_same_model_and_one_writes_its_history(fits, name
     assert lines[: len(first.history_)] == first.history_
 
 
+def test_two_processes_fit_to_groups_on_disk(fits):
+    first, second = loaded(fits, "from disk")
+    assert same(first, second)
+    assert len(list((fits / "cache/efattn/groups").iterdir())) == 1
+    assert_alike(first, fitted("members"))
+
+
 def test_processes_draw_their_own_random_numbers_known_at_each_step():
     def drawn(rank, *step):
         with torch.random.fork_rng():

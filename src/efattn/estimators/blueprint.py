@@ -7,6 +7,7 @@ few to choose anything by. Each fold has units of its own, so that nothing held 
 rest.
 """
 
+import functools
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, final
@@ -28,6 +29,7 @@ from efattn.models.scoring import ItemSupport
 from efattn.network import Context, without_orders
 from efattn.options import check_terms
 from efattn.simple import Setting
+from efattn.training import teams
 
 # folds by rows, and by groups: what takes under a minute; and the share of the groups of a larger table
 SMALL, FOLDS, MEDIUM, FEW_GROUPS, FEWER_FOLDS, SHARE = 1000, 5, 5000, 100, 3, 0.2
@@ -173,9 +175,8 @@ def prepare(
     """sizes: lags, max_length and when, for the schema; own_time, own_attributes: what a target shows of itself; folds:
     whether validation="auto" may be several; decide: the families, from groups to train on, where their choice is
     open."""
-    schema, groups = (
-        table.fit_encode(roles, **sizes) if isinstance(table, Stored) else Schema.fit_encode(table, roles, **sizes)
-    )
+    encode = table.fit_encode if isinstance(table, Stored) else functools.partial(Schema.fit_encode, table)
+    schema, groups = teams.in_turn(lambda: encode(roles, **sizes), isinstance(table, Stored))
     notes = list(groups.notes)
     chosen = named_terms(terms, roles, len(schema.vocabulary or ()), notes)
     if terms is None and chosen == ("item", "value") and context != "past" and every_item(groups, schema):
