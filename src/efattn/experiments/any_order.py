@@ -53,8 +53,8 @@ def study(name: str) -> Study:
 def _parts(table: pl.DataFrame, roles: dict[str, Any], train: int, test: int) -> Study:
     name = roles["group"]
     groups = np.random.default_rng(0).permutation(table[name].unique().sort().to_numpy())
-    parts = (table.filter(pl.col(name).is_in(x.tolist())) for x in (groups[:train], groups[train : train + test]))
-    return Study(*parts, roles)
+    first, second = groups[:train].tolist(), groups[train : train + test].tolist()
+    return Study(table.filter(pl.col(name).is_in(first)), table.filter(pl.col(name).is_in(second)), roles)
 
 
 def values_asked(model: EFA, test: pl.DataFrame, value: str, share: float) -> tuple[float, float]:
