@@ -165,7 +165,7 @@ def test_probabilities_of_all_values_of_a_group_add_up_to_one_in_every_order():
 
 def test_orders_have_each_rank_once_and_context_before_targets_before_padding():
     one = batch()
-    for ordered in (orders.at_random(one), orders.stated(one, 3)):
+    for ordered in (*orders.fixed([one]), orders.stated(one, 3)):
         assert (ordered.rank.sort(1).values == torch.arange(6)).all()
         kind = torch.where(one.exists[:, : one.length], one.target.long(), 2)
         sorted_kinds = kind.gather(1, ordered.rank.argsort(1))

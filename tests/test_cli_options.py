@@ -83,7 +83,7 @@ def test_an_option_without_a_range_shows_its_kind():
     shown = {name: one.metavar for name, one in fit_options().items()}
     assert shown["dropout"] == "NUMBER|auto"
     assert shown["patience"] == "INTEGER|auto|none"
-    assert shown["context"] == "others|past"
+    assert shown["context"] == "others|past|any"
     assert shown["attributes"] == "COLUMN,..."
 
 
@@ -123,7 +123,7 @@ REFUSED = {
     "--seed": (str(2**64), "must be a whole number from 0"),
     "--rate": ("fast", "must be a number > 0"),
     "--decay": ("slowly", "'plateau', 'cosine' or 'none'"),
-    "--context": ("pst", "'others' or 'past'"),
+    "--context": ("pst", "'others', 'past' or 'any'"),
     "--norm": ("layer", "'pre', 'post' or None"),
     "--validation": ("nowhere.csv", "There is no file 'nowhere.csv'"),
     "--family": ("poison", "Did you mean 'poisson'?"),

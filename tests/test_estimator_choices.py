@@ -218,7 +218,7 @@ def test_a_validation_table_decides_about_distinct_items():
     ("parameters", "roles", "words"),
     [
         ({"context": "past"}, BOTH, "context='past' needs"),
-        ({"context": "future"}, BOTH, "context must be 'others' or 'past'"),
+        ({"context": "future"}, BOTH, "context must be 'others', 'past' or 'any'"),
         ({"width": 9}, BOTH, "width=9 is not a multiple of heads=2"),
         ({"layers": 0}, BOTH, "layers must be a whole number from 1 to 256"),
         ({"heads": 1.5}, BOTH, "heads must be a whole number"),

@@ -34,6 +34,7 @@ class Bench(StrEnum):
     race = "race"
     catalogue = "catalogue"
     content = "content"
+    orders = "orders"
     busy = "busy"
     serving = "serving"
     processes = "processes"

@@ -132,9 +132,10 @@ class Questions(ABC):
         each (a column `draw` then tells them apart): rows that are given stay, their null values are drawn, null items
         too where the model has a term for them, and rows are added where it can. length: rows of each group; by default
         drawn from those of the fit. With past as context each cell is drawn from its conditional, in order: exactly the
-        joint law. With others cells are drawn one after the other, each given those before it, and then, burn_in
-        times, by turns given all others (Gibbs), which by default is done for items alone; a note tells whether that
-        was enough (split R-hat). Attributes are not drawn: give the rows. The seed decides everything."""
+        joint law; with any the same in an order that is drawn. With others cells are drawn one after the other, each
+        given those before it, and then, burn_in times, by turns given all others (Gibbs), which by default is done for
+        items alone; a note tells whether that was enough (split R-hat). Attributes are not drawn: give the rows. The
+        seed decides everything."""
         rows = None if given is None else Table.read(given)
         return inference.sample(self._fitted(), groups, length, rows, seed=seed, burn_in=burn_in, member=member)
 

@@ -1,6 +1,7 @@
 """New groups, or given ones completed: items and values drawn jointly from a model.
 
     past      p(x, y) = product over rows of p(x_i | x_<i) p(y_i | x_<=i, y_<i): in order, each from its conditional
+    any       the same in an order that is drawn at random, values given all items
     others    items, then values given items, one after the other, each given those before it; then again by turns, each
               given all the others (Gibbs)
 

@@ -2,6 +2,7 @@
 
     past      log p(x, y)  =  sum_i  log p(x_i | x_<i)  +  log p(y_i | x_<=i, y_<i)            a joint likelihood
     others    log pl(x, y) =  sum_i  log p(x_i | x_-i)  +  log p(y_i | x_1..I, y_-i)           a pseudo-likelihood
+    any       log p(x, y)  =  sum_k  log p(x_(k) | x_(<k)) +  log p(y_(k) | x_1..I, y_(<k))      in one order of many
 
 Terms share no parameters: each is fitted, stopped and restored on its own.
 """

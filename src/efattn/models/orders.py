@@ -21,24 +21,19 @@ NONE = -1  # the rank of all rows of a group without an order
 
 
 def in_training(batch: Batch) -> Batch:
-    """Each group in an order of its own, or in none; drawn by torch's generator on the CPU."""
-    number = len(batch.target)
-    whole = (torch.randperm(number) + torch.rand(1)) / max(number, 1) < WHOLE
-    batch = at_random(batch)
+    """Each group in an order of its own, or in none; drawn by torch's generator where the batch is."""
+    number, device = len(batch.target), batch.target.device
+    whole = (torch.randperm(number, device=device) + torch.rand(1, device=device)) / max(number, 1) < WHOLE
+    batch = _ordered(batch, torch.rand(batch.target.shape, device=device, dtype=torch.float64))
     assert batch.rank is not None
-    return batch.replace(rank=batch.rank.masked_fill(whole.to(batch.rank.device)[:, None], NONE))
-
-
-def at_random(batch: Batch, generator: torch.Generator | None = None) -> Batch:
-    """Each group in an order of its own."""
-    return _ordered(batch, torch.rand(batch.target.shape, generator=generator, dtype=torch.float64))
+    return batch.replace(rank=batch.rank.masked_fill(whole[:, None], NONE))
 
 
 def fixed(batches: Iterable[Batch], seed: int = 0) -> Iterator[Batch]:
-    """The same, and the same again for the same batches."""
+    """Each group in an order of its own, which is the same again for the same batches, wherever they are."""
     generator = torch.Generator().manual_seed(seed)
     for batch in batches:
-        yield at_random(batch, generator)
+        yield _ordered(batch, torch.rand(batch.target.shape, generator=generator, dtype=torch.float64))
 
 
 def stated(batch: Batch, number: int, seed: int = 0) -> Batch:
@@ -49,7 +44,6 @@ def stated(batch: Batch, number: int, seed: int = 0) -> Batch:
 
 def _ordered(batch: Batch, draw: Tensor) -> Batch:
     """draw (batch, length): numbers from 0 to 1, by which targets are sorted."""
-    exists, target = batch.exists[:, : batch.length].cpu(), batch.target.cpu()
-    key = torch.where(exists, torch.where(target, draw, draw - 1), draw + 1)
-    rank = key.argsort(dim=1, stable=True).argsort(dim=1)
-    return batch.replace(rank=rank.to(batch.exists.device))
+    draw = draw.to(batch.target.device)
+    key = torch.where(batch.exists[:, : batch.length], torch.where(batch.target, draw, draw - 1), draw + 1)
+    return batch.replace(rank=key.argsort(dim=1, stable=True).argsort(dim=1))

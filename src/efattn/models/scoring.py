@@ -40,7 +40,7 @@ class Scores(NamedTuple):
 class Conditionals(nn.Module, ABC):
     """Conditionals of items (family Categorical) or of values (any other; several columns are a Product).
 
-    context: "past" or "others". support="distinct": the items of a group never repeat, and an item among the others
+    context: "past", "others" or "any". support="distinct": items of a group never repeat, and an item among the others
     of its group has probability zero. item_start: where the outputs of each item start, of a family per item. holes:
     what training hides of a batch. candidates: what draws items that stand for all others, in training only.
     """
