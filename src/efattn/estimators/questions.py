@@ -50,6 +50,7 @@ class Questions(ABC):
             self._fitted(), [Table.read(table)], orders=orders, seed=seed, member=member
         )
         return answer
+
     def to_arviz(self, table: Any, *, member: int | None = None) -> Any:
         """The pointwise log scores as ArviZ's data (pip install arviz): log_likelihood of each term, chain, draw and
         row, one chain of one draw, of the rows that are scored; observed_data beside it. Each row is scored from its

@@ -45,6 +45,8 @@ def to_skpro(law: Distribution) -> Any:
             f"skpro has no distribution of {law.column!r} ({kinds}): ask for pdf, cdf, quantiles or sample."
         )
     rows, laws = some[0]
+    family = laws.family
+    assert isinstance(family, ScipyFamily)
     shares = laws.shares.numpy()
     kept = [k for k in range(shares.shape[1]) if shares[:, k].any()]
     if np.ptp(shares, axis=0).max(initial=0.0) > 1e-9:
@@ -55,7 +57,7 @@ def to_skpro(law: Distribution) -> Any:
     order = np.argsort(rows)
     parts = []
     for k in kept:
-        name, told = _parameters(law, laws.family.distribution(laws.outputs[k]), len(rows), rows)
+        name, told = _parameters(law, family.distribution(laws.outputs[k]), len(rows), rows)
         made = {key: x[order, None].tolist() for key, x in told.items()}
         parts.append((f"part {k}", getattr(skpro, name)(**made, columns=[law.column])))
     if len(parts) == 1:
