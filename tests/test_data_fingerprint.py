@@ -13,8 +13,10 @@ from efattn.data.groups import Observations
 
 @pytest.mark.parametrize("name", [f.name for f in fields(Observations)])
 def test_a_change_in_any_field_changes_the_fingerprint(name: str) -> None:
-    table = many().with_columns(pl.lit(1.0).alias(n) for n in "aew").with_columns(t=True, o=pl.int_range(pl.len()) ** 2)
-    roles = Roles("g", "i", "y", "a", order="o", exposure="e", weight="w", target="t")
+    table = (
+        many().with_columns(pl.lit(1.0).alias(n) for n in "aewn").with_columns(t=True, o=pl.int_range(pl.len()) ** 2)
+    )
+    roles = Roles("g", "i", "y", "a", order="o", exposure="e", weight="w", target="t", noise="n")
     groups = Schema.fit_encode(table, roles, when=True)[1]
     assert groups.fingerprint() == Schema.fit_encode(table, roles, when=True)[1].fingerprint()
     column = getattr(groups.every, name).copy()

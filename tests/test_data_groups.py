@@ -357,6 +357,7 @@ def test_a_field_that_is_selected_or_moved_is_every_field() -> None:
         lag=torch.zeros(3, 1).long(),
         hidden=torch.zeros(3, 1, 1).bool(),
         strange=torch.zeros(3, 1).bool(),
+        noise=torch.zeros(3, 1),
         rank=torch.zeros(3, 1).long(),
     )
     some, double = batch.select(torch.tensor([0, 2])), batch.to(dtype=torch.float64)

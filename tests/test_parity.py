@@ -25,6 +25,7 @@ EXTRA = {
     "simple": (SimpleModel(simple.GaussianConditional()), WEATHER, PLACED),
     "simple items": (SimpleModel(simple.AdditiveLogit(), training=QUICK), TABLE, {"group": "user", "item": "movie"}),
     "exposure": (efa(family="poisson", terms="value"), TABLE, {**BOTH, "value": "count", "exposure": "hours"}),
+    "noise": (efa(family="gaussian", terms="value"), TABLE, {**BOTH, "noise": "hours"}),
     "names that are taken": (efa(), TABLE.with_columns(real_mean=1.0, real_sd="x"), BOTH),
 }
 NAMES = [*MODELS, *EXTRA]

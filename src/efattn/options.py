@@ -361,6 +361,7 @@ ROLES = (
     Role("time", f"When a group was, with {named('lags')}."),
     Role("series", f"Which series a group is of, with {named('lags')}.", several=True),
     Role("exposure", "Multiplies a rate."),
+    Role("noise", "Standard deviation of the value's own measurement error, where it is known; 0 where exact."),
     Role("weight", "How much a row counts."),
     Role("target", "True where a row is predicted, false where it is context only."),
 )

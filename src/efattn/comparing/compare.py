@@ -18,6 +18,7 @@ from efattn.comparing.competitors import Competitor, check, competitors, referen
 from efattn.comparing.runs import Record, Task
 from efattn.data import Roles, Schema, Table, group_folds
 from efattn.data.keys import distinct
+from efattn.data.roles import SEVERAL, SINGLE
 from efattn.errors import DataError, named, option
 from efattn.estimators import EFA
 from efattn.estimators.blueprint import Blueprint
@@ -39,6 +40,7 @@ def compare(
     time: str | None = None,
     series: str | Sequence[str] | None = None,
     exposure: str | None = None,
+    noise: str | None = None,
     weight: str | None = None,
     target: str | None = None,
     missing: Any = None,
@@ -63,7 +65,7 @@ def compare(
     written as results come; where it is there already, finished fits are skipped."""
     roles = {
         "group": group, "item": item, "value": value, "attributes": attributes, "order": order, "time": time,
-        "series": series, "exposure": exposure, "weight": weight, "target": target, "missing": missing,
+        "series": series, "exposure": exposure, "noise": noise, "weight": weight, "target": target, "missing": missing,
     }  # fmt: skip
     given = {name: x for name, x in roles.items() if x is not None and x != ()}
     for name, x, least in (("jobs", jobs, 1), ("folds", folds, 2)):
@@ -131,7 +133,7 @@ class _Study:
     @classmethod
     def of(cls, table: Table, given: Mapping[str, Any], efa: EFA, folds: int, seed: int) -> "_Study":
         roles = Roles(**given)
-        for role in ("group", "item", "value", "attributes", "order", "time", "series", "exposure", "weight", "target"):
+        for role in (*SEVERAL, *SINGLE):
             table.require(roles.of(role), role)
         number, count = _numbered(table, roles)
         groups = Schema.fit_encode(table, roles)[1]

@@ -134,7 +134,7 @@ def _shares(fitted: Fitted, name: str) -> dict[str, float]:
 def _lacks(fitted: Fitted, table: Table, scores: Mapping[str, Rows]) -> list[str]:
     """Roles that the model does not see: their columns are shuffled in the test rows, and no score changes."""
     roles = fitted.schema.roles
-    asked = ["attributes", "exposure"]
+    asked = ["attributes", "exposure", "noise"]
     asked += ["order"] if fitted.context != "past" else []
     asked += ["item"] if fitted.terms == ("value",) else []
     taken = [

@@ -40,6 +40,7 @@ LAYOUT = {
     "lag": Cells("context", torch.long),
     "weight": Cells("current"),
     "exposure": Cells("context", fill=1),
+    "noise": Cells("context"),
     "cut": Cells("group", torch.long, fill=-1),
     "rows": Cells("current", torch.long, fill=-1),
     "when": Cells("context", torch.float64),
@@ -67,6 +68,7 @@ class Batch:
     lag: Tensor | None = None
     weight: Tensor | None = None
     exposure: Tensor | None = None
+    noise: Tensor | None = None
     cut: Tensor | None = None
     rows: Tensor | None = None
     when: Tensor | None = None
@@ -108,8 +110,8 @@ class Batch:
         """Pad groups given as mappings from a field's name to a sequence over the group's observations.
 
         `item` and `lag` hold whole numbers, `value` and `attributes` one number or one row of numbers per observation
-        (NaN: missing), `weight`, `exposure` and `when` numbers, `target` truth values. Where `lag` is given, current
-        observations come first. Positions count the observations of the group.
+        (NaN: missing), `weight`, `exposure`, `noise` and `when` numbers, `target` truth values. Where `lag` is given,
+        current observations come first. Positions count the observations of the group.
         """
         current, count = [_length(g) for g in groups], [_count(g) for g in groups]
         length = max(current, default=0)

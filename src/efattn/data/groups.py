@@ -30,9 +30,9 @@ Shuffle = int | np.random.Generator | None
 @final
 @dataclass(frozen=True, eq=False)
 class Observations:
-    """All rows of a table in the order of the groups. row, item, exposure, weight, target: (row,); value, attributes:
-    (row, column). A missing value is NaN, the unknown item the size of the vocabulary. when: (row,), the order column
-    as times, in microseconds or its own unit."""
+    """All rows of a table in the order of the groups. row, item, exposure, weight, target, noise: (row,); value,
+    attributes: (row, column). A missing value is NaN, the unknown item the size of the vocabulary. when: (row,), the
+    order column as times, in microseconds or its own unit."""
 
     row: np.ndarray
     item: np.ndarray | None = None
@@ -42,6 +42,7 @@ class Observations:
     weight: np.ndarray | None = None
     target: np.ndarray | None = None
     when: np.ndarray | None = None
+    noise: np.ndarray | None = None
 
     def by_field(self) -> dict[str, np.ndarray | None]:
         """By the names of a batch's fields, in which `rows` is the row of each cell."""
@@ -124,6 +125,10 @@ class Groups:
     @property
     def target(self) -> np.ndarray | None:
         return self._part(self.every.target)
+
+    @property
+    def noise(self) -> np.ndarray | None:
+        return self._part(self.every.noise)
 
     @property
     def when(self) -> np.ndarray | None:
@@ -243,6 +248,8 @@ class Groups:
         and pieces, and the names of the items."""
         digest = hashlib.sha256()
         arrays = {f.name: getattr(self.every, f.name) for f in fields(self.every)}
+        if self.every.noise is None:
+            del arrays["noise"]  # which older checkpoints know nothing of
         arrays |= {"numbers": self.numbers, "offsets": self.offsets, "lagged": self.lagged}
         arrays["max_length"] = None if self.max_length is None else np.array(self.max_length)
         if self.vocabulary is not None:

@@ -174,6 +174,9 @@ class Reading:
     def exposure(self) -> np.ndarray | None:
         return self._factor("exposure", "> 0", "Drop rows with no exposure.")
 
+    def noise(self) -> np.ndarray | None:
+        return self._factor("noise", ">= 0", "Use 0 for values that are exact.")
+
     def target(self) -> np.ndarray | None:
         names = [n for n in self.roles.of("target") if n not in self.absent]
         if not names:

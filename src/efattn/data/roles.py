@@ -4,8 +4,8 @@ group       the set or sequence a row belongs to          item        its catego
 value       its numbers y                                 attributes  its known covariates tau
 order       its place in the group ("row": table order)   time, series, with lags: when a group was, and of which series
 exposure    multiplies a rate                             weight      of the row in the objective
+noise       sd of a value's own measurement error         missing     codes, such as -1, of missing values
 target      true where the row is scored, false where it is context only
-missing     codes, such as -1, that stand for a missing value in a value column
 """
 
 import difflib
@@ -18,7 +18,7 @@ from typing import Any, final
 from efattn.errors import DataError, option
 
 SEVERAL = ("group", "item", "value", "attributes", "series")
-SINGLE = ("order", "time", "exposure", "weight", "target")
+SINGLE = ("order", "time", "exposure", "weight", "target", "noise")
 ROW_ORDER = "row"
 Codes = tuple[float | str, ...]
 
@@ -27,7 +27,7 @@ _SHARED = {
     frozenset(pair)
     for pair in [
         ("group", "time"), ("group", "series"), ("order", "time"), ("attributes", "order"), ("attributes", "time"),
-        ("attributes", "exposure"), ("attributes", "weight"), ("exposure", "weight"),
+        ("attributes", "exposure"), ("attributes", "weight"), ("exposure", "weight"), ("attributes", "noise"),
     ]
 }  # fmt: skip
 
@@ -48,6 +48,7 @@ class Roles:
     weight: str | None = None
     target: str | None = None
     missing: float | str | Sequence[float | str] | None = None
+    noise: str | None = None
 
     def __post_init__(self) -> None:
         for role in SEVERAL:

@@ -193,7 +193,8 @@ class Schema:
             value = kept_beside(every.value, fitted.digest(), lambda some: self._standardised(groups, some))
         else:
             value = self._standardised(groups, slice(None))
-        return replace(groups, every=replace(every, value=value), centres=fitted.item_shifts)
+        noise = None if every.noise is None else fitted.to_scale(every.noise[:, None], every.item)[:, 0]
+        return replace(groups, every=replace(every, value=value, noise=noise), centres=fitted.item_shifts)
 
     def _standardised(self, groups: Groups, some: slice) -> np.ndarray:
         """The values of some rows."""
@@ -282,6 +283,7 @@ class Schema:
             "exposure": reading.exposure(),
             "weight": reading.weight(),
             "target": reading.target(),
+            "noise": reading.noise(),
             "when": None if self.when_kind is None else self._when(reading),
         }
 

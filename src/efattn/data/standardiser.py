@@ -87,6 +87,10 @@ class Standardiser:
         """(..., row, column) in the table's units -> standardised."""
         return (value - self._centres(item)) / self._scales(item)
 
+    def to_scale(self, sd: np.ndarray, item: np.ndarray | None = None) -> np.ndarray:
+        """Standard deviations in the table's units -> those of standardised values."""
+        return sd / self._scales(item)
+
     def undo(self, mean: np.ndarray, item: np.ndarray | None = None) -> np.ndarray:
         """Means, quantiles and draws back in the table's units."""
         return mean * self._scales(item) + self._centres(item)

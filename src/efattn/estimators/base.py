@@ -114,6 +114,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         time: str | None = None,
         series: str | Sequence[str] | None = None,
         exposure: str | None = None,
+        noise: str | None = None,
         weight: str | None = None,
         target: str | None = None,
         item_features: Any = None,
@@ -129,7 +130,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
     ) -> Any:
         self._check()
         value = choosing.ordered(self.family, _tuple(value))
-        roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing)
+        roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing, noise)
         how: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "callbacks": callbacks, "history": history}
         how |= {"progress": progress, "planned": planned, "validation": validation, "features": item_features}
         return self._fit_table(source_of(table, on_disk), roles, self.family, self.terms, **how)

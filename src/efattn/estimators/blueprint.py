@@ -197,6 +197,7 @@ def prepare(
     choices: tuple[choosing.Choice, ...] = ()
     if "value" in chosen:
         vocabulary, exposed = schema.vocabulary, roles.exposure is not None
+        family = "gaussian" if roles.noise is not None and isinstance(family, str) and family == "auto" else family
         items = None if vocabulary is None else choosing.Items(len(vocabulary), vocabulary.name)
         value, item = looked_at(groups)
         selection = choosing.choose(value, roles.of("value"), family, item, items, exposed)
@@ -205,6 +206,10 @@ def prepare(
         if roles.exposure is not None and not product.exposures:
             leave = f"'poisson' and 'negative_binomial' do. Leave {option('exposure')} out."
             raise DataError(f"{product!r} takes no exposure: {leave}", option="exposure")
+        if roles.noise is not None and not product.measured:
+            wanted = "one value column, whose family is 'gaussian' with a variance that is learnt"
+            leave = f"found {product!r}. Leave {option('noise')} out."
+            raise DataError(f"Noise of known size belongs to {wanted}; {leave}", option="noise")
     longest = int(groups.lengths.max(initial=1))
     longest = longest if schema.max_length is None else min(longest, schema.max_length)
     draft = Blueprint(schema, product, "all", chosen, longest, groups, choices=choices)
@@ -368,9 +373,10 @@ def _from_origins(draft: Blueprint, schema: Schema, groups: Groups) -> Schema:
 def _unused(schema: Schema, terms: tuple[str, ...], items_look: bool) -> list[Note]:
     """Roles that were named and that nothing looks at. items_look: whether an item term looks at attributes."""
     roles, said = schema.roles, list[Note]()
-    if roles.exposure is not None and "value" not in terms:
-        words = f"Column {roles.exposure!r} (role exposure) has no effect: it belongs to values, and none are modelled."
-        said.append(Note("unused role", words, column=roles.exposure, option="exposure", important=True))
+    for role in ("exposure", "noise") if "value" not in terms else ():
+        for name in roles.of(role):
+            words = f"Column {name!r} (role {role}) has no effect: it belongs to values, and none are modelled."
+            said.append(Note("unused role", words, column=name, option=role, important=True))
     if roles.time is not None and not schema.lags:
         words = f"Column {roles.time!r} (role time) has no effect without {option('lags', 1)} or more"
         more = f"; times of rows go into {option('order')}."

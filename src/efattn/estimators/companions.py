@@ -264,6 +264,8 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
         )
     if recipe.models == "value" and roles.exposure is not None and not recipe.exposure:
         raise DataError(f"{kind} takes no exposure: leave {kind} or {option('exposure')} out.", option="exposure")
+    if recipe.models == "value" and roles.noise is not None and not recipe.noise:
+        raise DataError(f"{kind} takes no noise: leave {kind} or {option('noise')} out.", option="noise")
 
 
 def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:

@@ -26,6 +26,7 @@ from efattn.network import (
     Head,
     ItemVectors,
     ItemViews,
+    Noises,
     OwnAttributes,
     Rates,
     Stack,
@@ -135,7 +136,7 @@ class EFA(EFAOptions, GroupEstimator):
             lag=self._lag(sizes),
             mix=(sizes.width,),
             positions=blueprint.longest if roles.ordered else 0,
-            rates=Rates(blueprint.counted) if blueprint.schema.exposed else None,
+            rates=Rates(blueprint.counted) if blueprint.schema.exposed else Noises() if roles.noise else None,
         )
         head = self._head(family, sizes, self._few_rows(blueprint, sizes))
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None

@@ -51,6 +51,12 @@ class Questions(ABC):
         )
         return answer
 
+    def to_arviz(self, table: Any, *, member: int | None = None) -> Any:
+        """The pointwise log scores as ArviZ's data (pip install arviz): log_likelihood of each term, chain, draw and
+        row, one chain of one draw, of the rows that are scored; observed_data beside it. Each row is scored from its
+        context, never from itself: the scores are held out already, and their sum is what loo would estimate."""
+        return inference.to_arviz(self._fitted(), Table.read(table), member=member)
+
     def predict(
         self,
         table: Any,

@@ -108,6 +108,7 @@ def example_rows(fitted: Fitted, examples: Examples | None, rows: int = 3) -> li
             row[roles.time] = "2024-01-01" if fitted.schema.time_kind == "instant" else 1
         row |= {name: "a" for name in roles.of("series") if name not in row}
         row |= {name: 1.0 for name in (*roles.of("exposure"), *roles.of("weight")) if name not in row}
+        row |= {name: 0.0 for name in roles.of("noise") if name not in row}
         row |= _values(fitted)
         made.append(row)
     return made

@@ -68,6 +68,15 @@ class Family(ABC):
         and compares with its like alone."""
 
     @property
+    def measured(self) -> bool:
+        """Whether values may have a measurement error of known size besides (`with_noise`)."""
+        return False
+
+    def with_noise(self, f: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """The f of y plus an independent normal error of this variance (...,) and mean 0."""
+        raise DataError(f"{self!r} takes no noise of known size: 'gaussian' with a variance that is learnt does.")
+
+    @property
     def dispersions(self) -> tuple[bool, ...]:
         """The shared outputs that a network may also let vary, which say how far y lies from its location."""
         return self.shared

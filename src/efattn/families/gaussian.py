@@ -22,6 +22,7 @@ from efattn.families.stable import LOG_2_PI, bounded, precisely, unbounded
 from efattn.families.supports import DOUBLE, RealLine
 
 BOUND = 30.0
+LEFT = 0.05  # of a variance, where noise would explain all of it
 
 
 @final
@@ -57,6 +58,18 @@ class Gaussian(ScipyFamily, ExponentialFamily):
     @property
     def shared(self) -> tuple[bool, ...]:
         return outputs(self.noise)
+
+    @property
+    def measured(self) -> bool:
+        return isinstance(self.noise, str)
+
+    def with_noise(self, f: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        """A variance below 0 is taken away, down to a small part of what was there."""
+        if not self.measured:
+            return super().with_noise(f, variance)
+        own = self.variance(f)
+        b = -torch.maximum(own + variance.to(f.dtype), LEFT * own).log()
+        return torch.stack([f[..., 0], unbounded(b, BOUND)], -1)
 
     def natural(self, f: torch.Tensor) -> torch.Tensor:
         precision = self._log_precision(f).exp()

@@ -86,6 +86,13 @@ class Product(Family):
         return tuple(outputs.start + i for part, outputs, _ in self.slices() for i in part.exposures)
 
     @property
+    def measured(self) -> bool:
+        return len(self.parts) == 1 and self.parts[0].measured
+
+    def with_noise(self, f: torch.Tensor, variance: torch.Tensor) -> torch.Tensor:
+        return self.parts[0].with_noise(f, variance) if self.measured else super().with_noise(f, variance)
+
+    @property
     def discrete(self) -> bool:
         """True if every part is; a mixed product is neither a probability nor a density of one kind."""
         return all(part.discrete for part in self.parts)

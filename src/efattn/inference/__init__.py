@@ -15,6 +15,7 @@ from efattn.inference.embeddings import embeddings
 from efattn.inference.evaluate import evaluate
 from efattn.inference.evaluation import Evaluation
 from efattn.inference.explain import explain
+from efattn.inference.exporting import to_arviz
 from efattn.inference.fitted import Companion, Fitted, Part
 from efattn.inference.forecast import forecast
 from efattn.inference.impute import impute
@@ -61,5 +62,6 @@ __all__ = [
     "score",
     "similar",
     "summary",
+    "to_arviz",
     "where_next",
 ]

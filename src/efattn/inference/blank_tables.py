@@ -49,6 +49,7 @@ def new_groups(fitted: Fitted, lengths: np.ndarray, items: np.ndarray | None) ->
             pl.from_epoch(pl.Series(times.astype(np.int64)), "us") if schema.when_kind == "instant" else times
         )
     columns |= {name: np.ones(len(within)) for name in roles.of("exposure")}
+    columns |= {name: np.zeros(len(within)) for name in roles.of("noise")}
     columns |= {name: pl.Series(name, [None] * len(within), pl.Null) for name in roles.of("value")}
     return pl.DataFrame(columns)
 
@@ -82,6 +83,7 @@ def lengthened(fitted: Fitted, frame: "pl.DataFrame", lengths: np.ndarray) -> "p
         columns[name] = _later(fitted, frame[name], number, of, steps)
         frame = frame.with_columns(frame[name].cast(columns[name].dtype))
     columns |= {name: pl.Series(name, np.ones(len(of))) for name in roles.of("exposure")}
+    columns |= {name: pl.Series(name, np.zeros(len(of))) for name in roles.of("noise")}
     more = (
         pl.DataFrame(columns)
         if columns

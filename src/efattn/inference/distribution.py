@@ -206,6 +206,13 @@ class Distribution:
         low = self._adjusted(self._at(Laws.below, values))
         return np.where(self.stepped, low + np.random.default_rng(seed).random(len(self)) * (high - low), high)
 
+    def to_skpro(self) -> Any:
+        """The same as a distribution of skpro, where that has it: one column, rows from 0 on. It is the model's own
+        law, without a calibration."""
+        from efattn.inference.exporting import to_skpro
+
+        return to_skpro(self)
+
     # ---- inside
 
     @property

@@ -84,6 +84,8 @@ def _new(fitted: Fitted, number: int, length: int | None, random: np.random.Gene
         )
     if roles.of("exposure"):
         tell(Note("exposure", "New rows have an exposure of 1.", column=roles.exposure))
+    if roles.of("noise"):
+        tell(Note("noise", "New rows have no measurement error.", column=roles.noise))
     if vocabulary is None or "item" in fitted.terms:
         return new_groups(fitted, _lengths(fitted, np.zeros(number, np.int64), length, random), None)
     items = len(vocabulary)

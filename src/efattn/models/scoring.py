@@ -93,14 +93,18 @@ class Conditionals(nn.Module, ABC):
                 part.sparse = candidates is not None
 
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
-        """What the family turns into natural parameters, support and exposure included; by default of all positions."""
+        """What the family turns into natural parameters, support, exposure and noise included; by default of all."""
         slots = every(batch) if slots is None else slots
         f = self.raw_outputs(batch, slots)
         if self.kinds:
             f = self.with_kinds(f, at(_need(batch.item, "item")[:, : batch.length], slots))
         if self.support == "distinct" and self.of_items:
             return f.masked_fill(taken(batch, slots, self.family.size, self.context), -torch.inf)
-        return f if self.of_items or batch.exposure is None else self._exposed(f, at(batch.exposure, slots))
+        if self.of_items:
+            return f
+        if batch.noise is not None:
+            f = self.family.with_noise(f, at(batch.noise[:, : batch.length], slots) ** 2)
+        return f if batch.exposure is None else self._exposed(f, at(batch.exposure, slots))
 
     def log_prob(self, batch: Batch, draws: int | None = None) -> Scores:
         """draws: score so many targets of each group, drawn at random and weighted so that the objective keeps its
@@ -156,10 +160,12 @@ class Conditionals(nn.Module, ABC):
         if self.item_start is not None:
             self.item_start.data.copy_(self.item_marginals(batch))
             f = torch.zeros_like(f)
+        if batch.noise is not None:
+            error = batch.noise[:, : batch.length][scored].double() ** 2
+            f = self.family.with_noise(f, -_mean(error, weight))
         if batch.exposure is not None:
             share = batch.exposure[:, : batch.length][scored].double()
-            rate = share.mean() if weight is None else (share * weight).sum() / weight.sum()
-            f[list(self.family.exposures)] -= rate.log()
+            f[list(self.family.exposures)] -= _mean(share, weight).log()
         return f
 
     def _item_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
@@ -212,6 +218,10 @@ class Conditionals(nn.Module, ABC):
             raise DataError(f"{self.family!r} takes no exposure: Poisson with the log link and NegativeBinomial do.")
         index = constant(self.family.exposures, torch.long, f.device)
         return f.index_add(-1, index, exposure.log().to(f.dtype)[..., None].expand(*f.shape[:-1], len(index)))
+
+
+def _mean(x: Tensor, weight: Tensor | None) -> Tensor:
+    return x.mean() if weight is None else (x * weight).sum() / weight.sum()
 
 
 def every(batch: Batch) -> Tensor:

@@ -92,7 +92,7 @@ class Term(Conditionals):
             attributes=batch.attributes,
             lag=batch.lag,
             position=batch.position,
-            exposure=batch.exposure,
+            exposure=batch.exposure if batch.noise is None else batch.noise,
             named=batch.item,
         )
 
@@ -147,10 +147,10 @@ class Term(Conditionals):
             self.embedding.attributes.fit(batch.attributes[batch.exists])
         if self.embedding.own is not None and batch.attributes is not None:
             self.embedding.own.fit(batch.attributes[batch.exists])
-        if self.embedding.rates is not None and batch.value is not None and batch.exposure is not None:
-            there = batch.exists
+        known, there = batch.exposure if batch.noise is None else batch.noise, batch.exists
+        if self.embedding.rates is not None and batch.value is not None and known is not None:
             assert batch.observed is not None
-            self.embedding.rates.fit(batch.value[there], batch.observed[there], batch.exposure[there])
+            self.embedding.rates.fit(batch.value[there], batch.observed[there], known[there])
         if self.views is not None and batch.value is not None and batch.observed is not None:
             self.views.fit(batch.value, batch.observed, batch.item)
 

@@ -15,7 +15,7 @@ from efattn.network.embeddings import (
 from efattn.network.gaps import Gaps
 from efattn.network.heads import Head, ReadOff, Tied, perceptron
 from efattn.network.item_features import FeaturedItems, FeatureMap, Features
-from efattn.network.known import OwnAttributes, Rates
+from efattn.network.known import Noises, OwnAttributes, Rates
 from efattn.network.sampled import Candidates
 from efattn.network.stack import Stack
 from efattn.network.visibility import Context, Visibility, without_orders
@@ -36,6 +36,7 @@ __all__ = [
     "ItemVectors",
     "ItemViews",
     "Logits",
+    "Noises",
     "OwnAttributes",
     "PerValue",
     "Rates",

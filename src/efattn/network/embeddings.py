@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 if TYPE_CHECKING:
     from efattn.network.item_features import FeatureMap
-    from efattn.network.known import OwnAttributes, Rates
+    from efattn.network.known import Noises, OwnAttributes, Rates
 
 LEVELS = 20.0  # the mean of an item's values, where they are seen by their logarithm
 
@@ -228,8 +228,9 @@ class Embedding(nn.Module):
 
     target: ItemVectors (an item term) or ValueVectors (a value term); known: what else is concatenated, in this
     order: item, attributes, lag, log exposure. `mix` (sizes without the first) puts an MLP behind the concatenation.
-    Positions from `positions` on share the last vector. rates: turns values and exposures into rates and what is known
-    of a row; own: adds to content what all attributes say, to a masked form what those say that a target may show.
+    Positions from `positions` on share the last vector. rates: turns values and exposures into rates, or values and
+    noise into what they tell, and what is known of a row; own: adds to content what all attributes say, to a masked
+    form what those say that a target may show.
     """
 
     def __init__(
@@ -241,7 +242,7 @@ class Embedding(nn.Module):
         lag: nn.Embedding | None = None,
         mix: Sequence[int] = (),
         positions: int = 0,
-        rates: "Rates | None" = None,
+        rates: "Rates | Noises | None" = None,
         own: "OwnAttributes | None" = None,
     ) -> None:
         super().__init__()
@@ -273,7 +274,7 @@ class Embedding(nn.Module):
         known = [] if self.item is None else [self.item(item, named)]
         known += [part(x) for part, x in ((self.attributes, attributes), (self.lag, lag)) if part is not None]
         if self.rates is not None and value is not None and observed is not None:
-            value, exposed = self.rates(value, torch.ones_like(value[..., 0]) if exposure is None else exposure)
+            value, exposed = self.rates(value, self.rates.usual(value) if exposure is None else exposure)
             known.append(exposed)
         shown = self.target(item, named) if isinstance(self.target, ItemVectors) else self.target(value, observed)
         hidden = self.target.masked().to(shown.dtype).expand(shown.shape[0], length, -1)

@@ -52,11 +52,12 @@ class Setting:
 
 
 class Recipe(ABC):
-    """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure, times: whether it
-    can use them."""
+    """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure, noise, times:
+    whether it can use them."""
 
     models: ClassVar[Literal["item", "value"]]
     exposure: ClassVar[bool] = False
+    noise: ClassVar[bool] = False
     times: ClassVar[bool] = False
 
     @abstractmethod

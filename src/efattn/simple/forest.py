@@ -2,7 +2,8 @@
 
     y_i = g_i + s_j r(x) + noise       j: the item,  g: the Gaussian's mean of y_i given what row i may see,
                                        x: every item as it is seen or as the Gaussian completes it (x_j = g_i)
-    r(x) = mean over trees of the leaf that x falls into;     noise: the spread inside these leaves, scaled
+    r(x) = mean over trees of the leaf that x falls into
+    noise: the spread inside these leaves, scaled, and as much wider as the Gaussian's is than it was at the fit
 
 Each tree is grown on a random part of the rows, and the rows it has not seen tell how much of what trees say is to be
 added (s, from 0 to 1) and how wide the noise is. A value that is missing is never a feature as such: it is completed
@@ -51,10 +52,11 @@ class Forest(Recipe):
 
 
 class Rows(NamedTuple):
-    """x (row, cell), what the Gaussian leaves of y (row,), item (row,)."""
+    """x (row, cell), what the Gaussian leaves of y (row,), its variance, item (row,)."""
 
     x: np.ndarray
     rest: np.ndarray
+    variance: np.ndarray
     item: np.ndarray
 
 
@@ -73,6 +75,7 @@ class ForestOverItems(MeanAndVariance):
         self.register_buffer("leaf", torch.zeros(*shape, 2, dtype=torch.float32))  # mean, and mean of squares
         self.register_buffer("share", torch.zeros(self.items + 1, dtype=torch.float64))
         self.register_buffer("noise", torch.ones(self.items + 1, dtype=torch.float64))
+        self.register_buffer("usual", torch.ones(self.items + 1, dtype=torch.float64))  # variance of the Gaussian
 
     def chosen_options(self) -> dict[str, Any]:
         return self.base.chosen_options()
@@ -132,16 +135,17 @@ class ForestOverItems(MeanAndVariance):
         size = FEW * own[some].sum() / max(sums[some, 3].sum(), 1.0)
         share = np.zeros(self.items + 1)
         share[some] = np.clip((both[some] + size * overall) / np.maximum(own[some] + size, 1e-12), 0, 1)
-        ratios = dict[int, np.ndarray]()
+        ratios, expected = dict[int, np.ndarray](), np.ones(self.items + 1)
         for item in some:
-            told_, there = unseen[item]
-            rest = rows.rest[rows.item == item]
-            ratios[item] = ((rest - share[item] * told_[:, 0]) ** 2 / _within(told_, share[item]))[there]
+            (told, there), mine = unseen[item], rows.item == item
+            expected[item] = rows.variance[mine].mean()
+            width = _within(told, share[item]) * rows.variance[mine] / expected[item]
+            ratios[item] = ((rows.rest[mine] - share[item] * told[:, 0]) ** 2 / width)[there]
         usual = float(np.mean(np.concatenate(list(ratios.values()))))
         noise = np.ones(self.items + 1)
         for item, mine in ratios.items():
             noise[item] = (mine.sum() + FEW * usual) / (len(mine) + FEW)
-        self._set(share=share, noise=noise)
+        self._set(share=share, noise=noise, usual=expected)
 
     def moments(self, batch: Batch) -> tuple[Tensor, Tensor]:
         mean, variance = self.base.moments(batch)
@@ -151,7 +155,7 @@ class ForestOverItems(MeanAndVariance):
         if not bool(here.any()):
             return mean, variance
         said = self._said(self._features(batch)[here], item[here])
-        scale = self.get_buffer("noise")[item[here]]
+        scale = self.get_buffer("noise")[item[here]] * variance[here] / self.get_buffer("usual")[item[here]]
         mean, variance = mean.clone(), variance.clone()
         mean[here] += share[here] * said[:, 0]
         variance[here] = (scale * _within(said, share[here])).clamp_min(1e-12)
@@ -180,8 +184,9 @@ class ForestOverItems(MeanAndVariance):
         for batch in groups.batches(TOKENS, context=self.context, dtype=torch.float64):
             cells, n = self.cells(batch), batch.length
             kept = batch.target & cells.seen[:, :n]
-            rest = cells.y[:, :n] - self.base.moments(batch)[0]
-            pieces.append([part[kept].numpy() for part in (self._features(batch), rest, cells.item[:, :n])])
+            mean, variance = self.base.moments(batch)
+            parts = (self._features(batch), cells.y[:, :n] - mean, variance, cells.item[:, :n])
+            pieces.append([part[kept].numpy() for part in parts])
         return Rows(*(np.concatenate(parts) for parts in zip(*pieces, strict=True)))
 
     def _features(self, batch: Batch) -> Tensor:

@@ -203,6 +203,8 @@ class Sight:
         found = []
         for number, one in enumerate(self.columns):
             f = self.base(number, cells.item, basis, log)
+            if batch.noise is not None:
+                f = one.family.with_noise(f, batch.noise.double() ** 2)
             mean, variance, slope = moments(one.family, f)
             seen = cells.seen_in(batch, one.column)
             if batch.exposure is not None:
@@ -356,6 +358,13 @@ def moments(family: Family, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         (slope,) = torch.autograd.grad(mean.sum(), first) if first.numel() else (torch.ones_like(first),)
     slope = torch.where(slope < 0, slope.clamp_max(-1e-8), slope.clamp_min(1e-8))
     return mean.detach().double(), family.variance(f).detach().double(), slope.double()
+
+
+def error_variance(batch: Batch) -> Tensor:
+    """(batch, length): of measurements, 0 where nothing is known of it."""
+    if batch.noise is None:
+        return torch.zeros(batch.exists[:, : batch.length].shape, dtype=torch.float64)
+    return batch.noise[:, : batch.length].double() ** 2
 
 
 def log_exposure(batch: Batch) -> Tensor:

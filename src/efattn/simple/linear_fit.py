@@ -43,7 +43,8 @@ BLOCKS = ("overall", "own", "shared", "others", "by_item", "spread", "scatter")
 
 
 class Rows(NamedTuple):
-    """Scored rows of one column: what is known of them, item, log exposure, y, weight, group (row,)."""
+    """Scored rows of one column: what is known of them, item, log exposure, y, weight, group (row,), and
+    the variance of measurement errors."""
 
     known: Known
     item: Tensor
@@ -51,6 +52,7 @@ class Rows(NamedTuple):
     y: Tensor
     weight: Tensor
     group: Tensor
+    error: Tensor
 
 
 class Coefficients(NamedTuple):
@@ -90,6 +92,7 @@ class Problem:
         self.free = column.free
         self.start, self.base, self.rows = base.start, base, rows
         self._arrow: Arrow | None = None
+        self.noisy = bool((rows.error > 0).any())
         known = rows.known
         self.shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
         self.by_item = known.by_item if items > 1 else known.by_item[..., :0]
@@ -115,13 +118,17 @@ class Problem:
     def log_likelihood(self, c: Coefficients) -> Tensor:
         known = self.rows.known
         f = outputs(self.start, c, self.rows.item, self.shared, known.cells, self.by_item, self.scatter)
-        return self.family.log_prob(self._exposed(f), self.rows.y) * self.rows.weight
+        return self.family.log_prob(self._measured(self._exposed(f), self.rows.error), self.rows.y) * self.rows.weight
 
     def _exposed(self, f: Tensor) -> Tensor:
         if not self.family.exposures:
             return f
         index = torch.tensor(self.family.exposures)
         return f.index_add(-1, index, self.rows.exposure[:, None].expand(-1, len(index)))
+
+    def _measured(self, f: Tensor, error: Tensor) -> Tensor:
+        """Of values that have measurement errors."""
+        return self.family.with_noise(f, error) if self.noisy else f
 
     def arrow(self) -> Arrow:
         """The rows as Newton's steps take them. Shared: overall, shared, scatter; own: own, others, by item, spread."""
@@ -135,10 +142,11 @@ class Problem:
             shared, own = _side_by_side(first, rest, more), _side_by_side(mine, one, more)
             ends = torch.bincount(item, minlength=len(self.base.own)).cumsum(0).tolist()
             y, weight, start = rows.y[order], rows.weight[order], self._exposed(self.start[rows.item])[order]
-            offset, fixed = start[:, : 1 + more], start[:, 1 + more :]
+            offset, fixed, error = start[:, : 1 + more], start[:, 1 + more :], rows.error[order]
 
             def log_prob(f: Tensor) -> Tensor:
-                return self.family.log_prob(torch.cat([f, fixed.expand(*f.shape[:-1], -1)], -1), y) * weight
+                whole = torch.cat([f, fixed.expand(*f.shape[:-1], -1)], -1)
+                return self.family.log_prob(self._measured(whole, error), y) * weight
 
             self._arrow = Arrow(log_prob, offset, shared, own, item, ends)
         return self._arrow

@@ -24,7 +24,7 @@ from efattn.models import Conditionals
 from efattn.models.scoring import at
 from efattn.simple import linear_fit, mixed
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
-from efattn.simple.linear_features import KNOTS, SCATTER, Base, Column, Known, Sight, log_exposure
+from efattn.simple.linear_features import KNOTS, SCATTER, Base, Column, Known, Sight, error_variance, log_exposure
 from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIRST, Coefficients, Fold, Problem, Rows, outputs, search
 
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
@@ -57,6 +57,7 @@ class LinearModel(Recipe):
     seconds: float = 20.0
     models = "value"
     exposure = True
+    noise = True
 
     def build(self, setting: Setting) -> Conditionals:
         given = self.penalty if isinstance(self.penalty, tuple | list) else (self.penalty,)
@@ -288,7 +289,7 @@ class PenalisedLinear(DirectlyFitted):
                 y = batch.value[:, :n, column.column].double()
                 scored = batch.target & batch.observed[:, :n, column.column] & (weight > 0)
                 scored &= (item < self.items) | (not column.mixed_kinds)
-                here = (x[scored] for x in (item, log_exposure(batch), y, weight, group))
+                here = (x[scored] for x in (item, log_exposure(batch), y, weight, group, error_variance(batch)))
                 mine.append(Rows(Known(*(x[scored] for x in known)), *here))
         return [_joined(mine) for mine in parts]
 

@@ -43,6 +43,7 @@ export class Group {
     for (const name of this.list("order")) row[name] = this.after(name);
     for (const name of this.list("attributes")) row[name] = last[name] ?? (this.card.levels[name] ? this.card.levels[name][0] : 0);
     for (const name of [...this.list("exposure"), ...this.list("weight")]) row[name] = row[name] ?? last[name] ?? 1;
+    for (const name of this.list("noise")) row[name] = row[name] ?? last[name] ?? 0;
     for (const name of this.list("target")) row[name] = true;
     this.card.item_columns.forEach((name, c) => (row[name] = keys ? keys[c] : null));
     for (const name of this.list("value")) row[name] = null;
