@@ -23,6 +23,8 @@ ASKED = (
     "among",
     "exclude",
     "at_least",
+    "diversity",
+    "why",
     "which",
     "orders",
 )  # options of the verbs that ask a fitted model

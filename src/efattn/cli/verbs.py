@@ -149,15 +149,20 @@ def recommend(
         list[str] | None,
         typer.Option(
             metavar="ITEM",
-            help="Give only this item, or those of a table with the items' columns; repeat for several.",
+            help="Give only this item, those of a table with the items' columns, or COLUMN=LEVEL of the item "
+            "features; repeat for several.",
             show_default=False,
         ),
     ] = None,
     exclude: Annotated[
         list[str] | None,
-        typer.Option(metavar="ITEM", help="Never give this item, or those of a table.", show_default=False),
+        typer.Option(
+            metavar="ITEM", help="Never give this item, those of a table, or COLUMN=LEVEL.", show_default=False
+        ),
     ] = None,
     at_least: Annotated[float, typer.Option(min=0, max=1, help="Only what is so probable.")] = 0.0,
+    diversity: Annotated[float, typer.Option(min=0, max=1, help="How unlike each other they are to be.")] = 0.0,
+    why: Annotated[int, typer.Option(min=0, help="Name so many rows of the history that carried each.")] = 0,
     member: arguments.Member = None,
     output: arguments.Output = None,
     force: arguments.Force = False,
@@ -176,6 +181,7 @@ def recommend(
     histories = None if table is None else [tables.read(table, layout)]
     own = arguments.entries(attributes)
     which: dict[str, Any] = {"among": _items(fitted, among), "exclude": _items(fitted, exclude), "at_least": at_least}
+    which |= {"diversity": diversity, "why": why}
     rows = inference.recommend(fitted, histories, k, at=at, attributes=own, **which, member=member, tell=note)
     out.deliver(rows, output, json, table=True)
 
@@ -308,9 +314,17 @@ def _key(fitted: Any, words: list[str]) -> Any:
 
 
 def _items(fitted: Any, words: list[str] | None) -> Any:
-    """Names of items from words of the command line: each a name, or a file that has the items' columns."""
+    """Names of items from words of the command line: each a name, or a file that has the items' columns; or levels by
+    column of the item features, where all are COLUMN=LEVEL."""
     if words is None:
         return None
+    described = fitted.schema.features
+    known = [] if described is None else [column.name for column in described.columns]
+    if words and all(word.partition("=")[0] in known for word in words):
+        levels = dict[str, list[str]]()
+        for word in words:
+            levels.setdefault(word.partition("=")[0], []).append(word.partition("=")[2])
+        return levels
     names, columns = list[Any](), fitted.vocabulary.columns
     for word in words:
         if Path(word).is_file():

@@ -16,6 +16,7 @@ from efattn.errors import DataError
 if TYPE_CHECKING:
     import polars as pl
 
+FEW = 1000  # rows
 _EXACT = 2.0**53  # beyond it a float has no odd numbers
 
 
@@ -57,6 +58,8 @@ def distinct(
     if not columns:
         return np.zeros(length, np.int32), Names((), ())
     pairs = [keys(column, role, first=first) for column in columns]
+    if length <= FEW:
+        return _few(pairs, sort)
     frame = pl.DataFrame([s.alias(f"k{c}") for c, (s, _) in enumerate(pairs)])
     unique = frame.unique(keep="any" if sort else "first", maintain_order=not sort).drop_nulls()
     unique = unique.sort(unique.columns) if sort else unique
@@ -65,6 +68,23 @@ def distinct(
     kinds = tuple(kind for _, kind in pairs)
     names = [texts(s.to_list()) if s.dtype == pl.String else s.to_numpy() for s in unique.get_columns()]
     return number.fill_null(-1).to_numpy(), Names(kinds, tuple(names))
+
+
+def _few(pairs: Sequence[tuple["pl.Series", str]], sort: bool) -> tuple[np.ndarray, Names]:
+    """The same of few rows, one by one: a question about one group is answered sooner."""
+    import polars as pl
+
+    rows = list(zip(*(s.to_list() for s, _ in pairs), strict=True))
+    known = dict.fromkeys(row for row in rows if None not in row)
+    ordered = sorted(known) if sort else list(known)
+    place = {row: k for k, row in enumerate(ordered)}
+    number = np.array([place.get(row, -1) for row in rows], np.int32)
+    columns: list[np.ndarray] = []
+    for c, (s, _) in enumerate(pairs):
+        mine = [row[c] for row in ordered]
+        kind = np.uint64 if s.dtype == pl.UInt64 else np.int64
+        columns.append(texts(mine) if s.dtype == pl.String else np.array(mine, kind))
+    return number, Names(tuple(kind for _, kind in pairs), tuple(columns))
 
 
 def _microseconds(s: "pl.Series", role: str, first: int) -> "pl.Series":

@@ -26,17 +26,17 @@ from efattn.estimators import (
     companions,
     deciding,
     described,
-    growing,
     members,
     missing_values,
     new_items,
     saving,
     shares,
     telling,
+    updating,
 )
 from efattn.estimators import families as choosing
 from efattn.estimators import wide as wide_tables
-from efattn.estimators.blueprint import Blueprint, prepare, split
+from efattn.estimators.blueprint import Blueprint, prepare
 from efattn.estimators.looking import mean_log_jacobian
 from efattn.estimators.progress import Stages, line_writer, listed
 from efattn.estimators.questions import Questions
@@ -315,39 +315,26 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         *,
         validation: Any = 0.2,
         training: Training | None = None,
+        target: str | None = None,
+        item_features: Any = None,
         callbacks: Iterable[Callable[[Record], object]] = (),
         progress: bool | None = None,
     ) -> Any:
         """Go on training on new rows with the same columns: standardisers stay, new items are appended, companions stay
-        as they are. training: by default as in fit, at a third of its rate."""
-        before, source = self._fitted(), Table.read(table)
-        source = source if before.wide is None else before.wide.long(source)
-        if not len(source):
-            raise DataError("The table has no rows: there is nothing to learn from.")
-        schema = before.schema.with_new_items(source)
-        groups = schema.encode(source, need=("value",) if "value" in before.terms else (), sort=True)
-        before.check(groups)
-        draft = replace(Blueprint.of(before), schema=schema, groups=groups)
-        blueprint = replace(split(draft, validation, self.seed, None), notes=tuple(groups.notes))
-        models = [self._build(blueprint, start=False, member=k) for k in range(len(before.members))]
-        for new, old in zip(models, before.members, strict=True):
-            growing.grow(new, old)
-        beside = growing.beside(before.companions, models[0])
-        calm = training or replace(self.training or Training(), rate=(self.training or Training()).rate / 3)
-        with Stages(progress) as stages, threads.suited_to(groups.count):
-            trained = members.train(
-                models,
-                [blueprint] * len(models),
-                calm,
-                self.seed,
-                stages,
-                callbacks=listed(callbacks),
-                before=before.history,
-            )
-            self._take(blueprint, *trained, companions=beside)
-            known = None if before.seen is None else np.union1d(before.seen, seen_by(groups, blueprint.held))
-            self.fitted_ = replace(self.fitted_, seen=known, lengths=length_counts(groups.lengths, before.lengths))
-            return self
+        as they are. How far the networks move is chosen by rows of `validation`: not at all unless these are surely
+        predicted better, so that what was known is not lost; items that the table lacks stay as they were. Its rows may
+        be whole histories of which `target` marks what is new. item_features: of new items, in the columns of the fit.
+        training: by default as in fit, at a third of its rate."""
+        before = self._fitted()
+        how: dict[str, Any] = {"validation": validation, "training": training, "target": target, "progress": progress}
+        how |= {"item_features": item_features, "callbacks": listed(callbacks)}
+        blueprint, trained, beside = updating.updated(self, before, table, **how)
+        self._take(blueprint, *trained, companions=beside)
+        groups = blueprint.groups
+        assert groups is not None
+        known = None if before.seen is None else np.union1d(before.seen, seen_by(groups, blueprint.held))
+        self.fitted_ = replace(self.fitted_, seen=known, lengths=length_counts(groups.lengths, before.lengths))
+        return self
 
     def save(self, path: str | Path) -> None:
         """One file, *.efattn, that predicts anywhere without the training data. What a finished fit left in its

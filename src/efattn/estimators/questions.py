@@ -111,16 +111,22 @@ class Questions(ABC):
         among: Any = None,
         exclude: Any = None,
         at_least: float = 0.0,
+        diversity: float = 0.0,
+        why: int = 0,
         member: int | None = None,
     ) -> Any:
         """The k most probable further items of each group (past: next; others: missing) with their probabilities: one
         row per group and rank. Without histories, those of an empty one. at: when that row comes, where the model looks
         at it (own_time): one time, one by group, or a column of the histories; by default the usual time after the last
         row. attributes: its own by column, one entry or one by group; by default those of the last row. among, exclude:
-        give these items alone, or none of these: a list of names, or a table that has the items' columns. at_least:
-        only what is so probable. Probabilities stay those among all items."""
+        give these items alone, or none of these: a list of names, a table that has the items' columns, or levels by
+        column of item_features, as {"category": ["tea", "coffee"]}. at_least: only what is so probable. diversity: 0
+        lists by probability, up to 1 items unlike each other, by maximal marginal relevance over their vectors. why:
+        how many rows of the history to name that carried each, why_1 and by how much they raised its log odds.
+        Probabilities stay those among all items."""
         fitted, tables = self._fitted(), None if histories is None else [Table.read(histories)]
         which: dict[str, Any] = {"among": among, "exclude": exclude, "at_least": at_least}
+        which |= {"diversity": diversity, "why": why}
         (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, **which, member=member)
         return answer
 

@@ -55,9 +55,11 @@ class Recommend(Body):
     k: Count = 10
     at: Cell | dict[str, Cell] = None
     attributes: dict[str, Cell | dict[str, Cell]] | None = None
-    among: Items | None = None
-    exclude: Items | None = None
+    among: Items | dict[str, list[Cell]] | None = None
+    exclude: Items | dict[str, list[Cell]] | None = None
     at_least: StrictFloat | StrictInt = 0.0
+    diversity: Annotated[StrictFloat | StrictInt, Field(ge=0, le=1)] = 0.0
+    why: Annotated[StrictInt, Field(ge=0, le=20)] = 0
     member: Member = None
 
 

@@ -56,11 +56,12 @@ class Served:
     def recommend(self, body: requests.Recommend) -> Question:
         given = requests.options(body)
         plain = all(given[name] is None for name in ("at", "attributes", "among", "exclude", "member"))
-        key = ("recommend", body.k) if plain and not body.at_least and body.table is not None else None
+        plain = plain and not (body.at_least or body.diversity or body.why)
+        key = ("recommend", body.k) if plain and body.table is not None else None
 
         def ask(table: Table | None, tell: Any) -> Any:
             for name in ("among", "exclude"):
-                if given[name] is not None:
+                if isinstance(given[name], list):
                     given[name] = [item_of(one, self.fitted) for one in given[name]]
             tables = None if table is None else [table]
             (answer,) = inference.recommend(self.fitted, tables, **given, tell=tell)

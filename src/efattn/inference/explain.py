@@ -52,16 +52,16 @@ def explain(
     (asked,) = encoded(fitted, [table], tell)
     groups = fitted.schema.standardise(asked.groups)
     number, at = _target(groups, row, item is not None)
-    copies = _copies(groups, number, at)
+    made = copies(groups, number, at)
     key = None if item is None else fitted.vocabulary.number(item)
-    answers = _Answers(fitted, parts, copies, key, of_items)
+    answers = Answers(fitted, parts, made, key, of_items)
     told = answers.told()
-    columns = _about(fitted, groups, copies) | {"attention": answers.attention()} | told
+    columns = _about(fitted, groups, made) | {"attention": answers.attention()} | told
     import polars as pl
 
     largest = next(name for name in told if name.endswith("_natural" if of_items else "_mean"))
-    made = pl.DataFrame(columns, strict=False)
-    return table.same_kind(made.sort(pl.col(largest).abs(), descending=True, maintain_order=True))
+    frame = pl.DataFrame(columns, strict=False)
+    return table.same_kind(frame.sort(pl.col(largest).abs(), descending=True, maintain_order=True))
 
 
 def _of_items(fitted: Fitted, term: str | None, item: Any) -> bool:
@@ -89,7 +89,7 @@ def _target(groups: Groups, row: int | None, one_more: bool) -> tuple[int, int |
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Copies:
+class Copies:
     """groups: the group as it is, then without each row of its context; context: where these stand in the arrays; lag:
     of each; target: the table's row that is explained, None for one more at the end."""
 
@@ -99,7 +99,7 @@ class _Copies:
     target: int | None
 
 
-def _copies(groups: Groups, number: int, at: int | None) -> _Copies:
+def copies(groups: Groups, number: int, at: int | None) -> Copies:
     if groups.max_length is not None and np.diff(groups.offsets)[number] > groups.max_length:
         limit = option("max_length", groups.max_length)
         raise DataError(f"This group is longer than {limit} and is cut; pass fewer of its rows.", option="max_length")
@@ -134,7 +134,7 @@ def _copies(groups: Groups, number: int, at: int | None) -> _Copies:
         chosen=np.arange(len(context) + 1),
         notes=[],
     )
-    return _Copies(made, context, lag, None if at is None else int(groups.every.row[at]))
+    return Copies(made, context, lag, None if at is None else int(groups.every.row[at]))
 
 
 def _span(groups: Groups, number: int) -> np.ndarray:
@@ -149,19 +149,19 @@ def _table(lagged: list[list[int]], groups: int, lags: int) -> np.ndarray:
 
 @final
 @dataclass(frozen=True, eq=False)
-class _Answers:
+class Answers:
     """What is said of the target in each of the copies. item: that which is one more."""
 
     fitted: Fitted
     parts: Sequence[Part]
-    copies: _Copies
+    copies: Copies
     item: int | None
     of_items: bool
 
     @torch.no_grad()
     def told(self) -> dict[str, np.ndarray]:
         groups, found = self.copies.groups, dict[str, np.ndarray]()
-        for batch, slots, number in self._batches(when=self._when()):
+        for batch, slots, number in self.batches(when=self.when()):
             for name, x in (self._items if self.of_items else self._values)(batch, slots).items():
                 found.setdefault(name, np.zeros(len(groups)))[number] = x
         columns = dict[str, np.ndarray]()
@@ -178,7 +178,7 @@ class _Answers:
         networks = [term for term in terms if isinstance(term, Term)]
         if not networks or not len(self.copies.context):
             return [None] * len(self.copies.context)
-        batch, slots, _ = next(iter(self._batches(self.copies.groups.subset(np.array([0])), self._when())))
+        batch, slots, _ = next(iter(self.batches(self.copies.groups.subset(np.array([0])), self.when())))
         slot, n, total = int(slots[0, 0]), batch.length, np.zeros(batch.exists.shape[1])
         for term in networks:
             parameter = next(term.parameters())
@@ -189,22 +189,23 @@ class _Answers:
         current, earlier = total[:n][there[:n]], total[n:][there[n:]]
         return np.concatenate([current, earlier])
 
-    def _batches(self, groups: Groups | None = None, when: float | None = None) -> Any:
-        """Batch, the target's place (batch, 1), and the number of each copy."""
+    def batches(self, groups: Groups | None = None, when: float | None = None, own: np.ndarray | None = None) -> Any:
+        """Batch, the target's place (batch, 1), and the number of each copy. when, own: of a row that comes, its time
+        and attributes."""
         groups, term, target = groups or self.copies.groups, self.parts[0].model, self.copies.target
         for chosen in groups.plan(batch_tokens(term)):
             batch, number = groups.batch(chosen, term.context, self.fitted.dtype), groups.pieces.group[chosen]
             if target is None:
                 given: dict[str, Any] = {} if when is None else {"when": when}
                 if batch.attributes is not None:
-                    given["attributes"] = self._own()
+                    given["attributes"] = self._own() if own is None else torch.as_tensor(own)[None, None]
                 slots = torch.full((len(number), 1), batch.length)
                 yield batch.with_one_more(item=term.family.size, **given), slots, number
             else:
                 assert batch.rows is not None
                 yield batch, (batch.rows == target).int().argmax(1, keepdim=True), number
 
-    def _when(self) -> float | None:
+    def when(self) -> float | None:
         """The usual time after the group's last row, whichever row is left out."""
         groups, term = self.copies.groups, self.parts[0].model
         if self.copies.target is not None or groups.every.when is None:
@@ -257,7 +258,7 @@ def _natural(family: Any, f: Tensor) -> Tensor:
     return family.natural(f)[..., :1] if exponential else f[..., :1]
 
 
-def _about(fitted: Fitted, groups: Groups, copies: _Copies) -> dict[str, Any]:
+def _about(fitted: Fitted, groups: Groups, copies: Copies) -> dict[str, Any]:
     """What the rows of the context are."""
     every, context = groups.every, copies.context
     columns: dict[str, Any] = {"row": every.row[context]}

@@ -19,7 +19,7 @@ from efattn.inference import frames
 from efattn.inference.fitted import Fitted
 from efattn.inference.next_row import NextRow
 from efattn.inference.predict import checked_quantiles, expected, most_probable, predict
-from efattn.inference.recommend import next_items, ranked, recommend
+from efattn.inference.recommend import Lists, next_items, ranked, recommend
 from efattn.inference.tables import Asked, Tell, encoded
 
 Reply = Any | EfattnError
@@ -67,7 +67,7 @@ def recommend_together(fitted: Fitted, several: Sequence[Asking], k: int = 10) -
 
     def at_once(asked: Sequence[Asked], groups: Groups) -> list[Any]:
         row = NextRow(fitted, fitted.parts_of("item", "recommend"))
-        number, item, probability = next_items(row, groups, k, asked[0].table)
+        number, item, probability = next_items(row, groups, Lists(k), asked[0].table)
         answers, first = list[Any](), 0
         for table, own in asked:
             mine = slice(first, first + len(own))

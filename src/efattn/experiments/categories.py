@@ -1,0 +1,103 @@
+"""What categories of products bring: Amazon Beauty, leave-last-out, ids alone and with categories as item features.
+
+    python -m efattn.experiments.categories [OPTION=VALUE ...] [--device cuda] [--seed 0] [--users 2000] [-o FOLDER]
+
+Twice: with all items in training, and with a tenth of them removed from it, rows and all. Test rows of items that
+training has (warm) and of those it lacks (cold) are told apart; all are ranked among the whole catalogue. To ids alone
+a removed item is unknown, and missed. One JSON file a run: KIND-REMOVED-SEED.json; finished ones are skipped.
+"""
+
+import argparse
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+import torch
+
+from efattn import datasets
+from efattn.data.new_items import some_items
+from efattn.estimators import EFA, saving
+from efattn.experiments import records, trial
+from efattn.experiments.presets import recommending
+from efattn.experiments.records import Record
+from efattn.experiments.settings import Split
+
+KINDS = ("ids", "categories")
+REMOVED = (0.0, 0.1)
+LENGTHS = (10, 20, 100)
+SHOWN = ("recall", "ndcg", "mrr", "mass")
+
+
+def features() -> pl.DataFrame:
+    """A row a product, its categories in a list."""
+    return datasets.amazon_beauty_categories().group_by("item", maintain_order=True).agg("category")
+
+
+def cold_items(share: float, seed: int) -> pl.Series:
+    """Of all products, those that training is not to see."""
+    items = datasets.amazon_beauty_categories()["item"].unique().sort()
+    return items.filter(some_items(len(items), share, seed=seed)) if share else items.head(0)
+
+
+def without(rows: Split, cold: pl.Series) -> Split:
+    """No rows of these items to train on or to choose by; tests stay."""
+    kept = ~pl.col("item").is_in(cold.implode())
+    return Split(rows.train.filter(kept), rows.validation.filter(kept), rows.test)
+
+
+def measured(model: EFA, test: pl.DataFrame, cold: pl.Series) -> Record:
+    """Lists for targets of known items, and of the others."""
+    strange = pl.col("item").is_in(cold.implode())
+    told: Record = {}
+    for name, which in (("warm", ~strange), ("cold", strange)):
+        part = test.with_columns(target=pl.col("target") & which)
+        if not part["target"].any():
+            continue
+        found = model.evaluate(part, k=LENGTHS)
+        told[name] = {"rows": found.about["predicted"], "items": found.about["items"]}
+        for line in found.lines:
+            if line.metric in SHOWN and line.part == "all":
+                told[name][line.metric if line.k is None else f"{line.metric}@{line.k:g}"] = [line.mean, line.error]
+    return told
+
+
+def run(kind: str, share: float, rows: Split, options: dict[str, Any], seed: int) -> Record:
+    cold = cold_items(share, seed)
+    parts, start = without(rows, cold), time.perf_counter()
+    known: dict[str, Any] = {"item_features": features()} if kind == "categories" else {}
+    model = EFA(**recommending.QUESTION, **options)
+    model.fit(parts.train, **recommending.BEAUTY, **known, validation=parts.validation, progress=False)
+    record: Record = {"kind": kind, "removed": share, "seed": seed, "seconds": round(time.perf_counter() - start, 2)}
+    record |= {"epochs": len(model.history_), "commit": records.commit(), "threads": torch.get_num_threads()}
+    record["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
+    record["parameters"] = saving.plain(model.get_params(deep=False))
+    record["shares"] = {type(one.recipe).__name__: one.share for one in model.companions_.get("item", ())}
+    return record | measured(model, parts.test, cold)
+
+
+def main(words: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser("python -m efattn.experiments.categories", description=__doc__)
+    parser.add_argument("options", nargs="*", metavar="OPTION=VALUE")
+    parser.add_argument("--device", default="auto")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--users", type=int, help="fewer, to try quickly")
+    parser.add_argument("--kind", choices=KINDS, action="append", help="all unless said")
+    parser.add_argument("--removed", type=float, action="append", help="0 and 0.1 unless said")
+    parser.add_argument("-o", "--output", type=Path, default=Path("categories"))
+    asked = parser.parse_args(words)
+    rows = trial.some(recommending.beauty(asked.seed), "user", asked.users, asked.seed)
+    options = trial.options_of(asked.options, asked.device, asked.seed)
+    for share in asked.removed or REMOVED:
+        for kind in asked.kind or KINDS:
+            path = asked.output / f"{kind}-{share:g}-{asked.seed}.json"
+            if not path.exists():
+                record = run(kind, share, rows, options, asked.seed)
+                records.write(path, {"users": asked.users, **record})
+                short = {part: record[part].get("ndcg@10") for part in ("warm", "cold") if part in record}
+                sys.stdout.write(f"{path}: {record['seconds']} s, NDCG@10 {short}\n")
+
+
+if __name__ == "__main__":
+    main()
