@@ -78,9 +78,9 @@ def run(repeats: int = REPEATS) -> list[dict[str, Any]]:
     return records
 
 
-def main(folder: Path) -> None:
-    about = {"torch": torch.__version__, "repeats": REPEATS, "threads": 1, "layers": 2, "width": 32, "heads": 2}
-    keep(folder, "conditionals", run(), **about, seed=0)
+def main(folder: Path, repeats: int = REPEATS) -> None:
+    about = {"torch": torch.__version__, "repeats": repeats, "threads": 1, "layers": 2, "width": 32, "heads": 2}
+    keep(folder, "conditionals", run(repeats), **about, seed=0)
 
 
 if __name__ == "__main__":
