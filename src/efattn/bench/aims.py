@@ -65,8 +65,8 @@ AIMS = (
     Aim(
         "five members on a GPU", "gpu", "5 members: times the time of one", most=2,
         tried="Processes side by side on one GPU. One batched pass (`torch.func`) was not built: members see batches "
-        "of their own in an order of their own and stop one by one, and exact conditionals are functions with a backward "
-        "pass of their own that work in place, which `vmap` does not take.",
+        "of their own in an order of their own and stop one by one, and exact conditionals are functions with a "
+        "backward pass of their own that work in place, which `vmap` does not take.",
     ),
     Aim(
         "Instacart, others, against masked copies", "baskets", "8,192 tokens: times as fast as masked copies", least=15,

@@ -1,6 +1,6 @@
 """The page of benchmarks: each aim beside what the results say of it, met or missed, with what was tried.
 
-    benchmarks/results/*.json  ->  docs/benchmarks.md          `efattn bench page`
+    benchmarks/results/*.json  ->  docs/speed.md          `efattn bench page`
 
 It is made from those files and from nothing else; what has not run is named as missing.
 """
@@ -17,7 +17,7 @@ from efattn.bench.figures import Figure, figures
 from efattn.experiments.page import markdown
 from efattn.experiments.page.blocks import Block, Bullets, Cell, Heading, Text, table
 
-TITLE, NONE = "Benchmarks", "\N{EN DASH}"
+TITLE, NONE = "Speed and memory", "\N{EN DASH}"
 ABOUT = (
     "Made by `efattn bench page` from `benchmarks/results/`, which `efattn bench` writes. Times are ratios within one "
     "run wherever they can be: both sides on the same machine, in the same minutes."
@@ -29,9 +29,9 @@ def write(pages: Path, results: Path) -> Path:
     """pages: the folder to write to. results: of benches."""
     text = markdown.page(TITLE, list(blocks(read(results))))
     pages.mkdir(parents=True, exist_ok=True)
-    with storage.beside(pages / "benchmarks.md") as part:
+    with storage.beside(pages / "speed.md") as part:
         part.write_text(text, encoding="utf-8")
-    return pages / "benchmarks.md"
+    return pages / "speed.md"
 
 
 def blocks(results: Results) -> Iterator[Block]:

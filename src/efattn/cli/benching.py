@@ -45,7 +45,7 @@ def bench(
     results: Annotated[Path, typer.Option(metavar="FOLDER", help="The results that page shows.")] = Path(
         "benchmarks/results"
     ),
-    pages: Annotated[Path, typer.Option(metavar="FOLDER", help="Where page writes benchmarks.md.")] = Path("docs"),
+    pages: Annotated[Path, typer.Option(metavar="FOLDER", help="Where page writes speed.md.")] = Path("docs"),
     json: arguments.Json = False,
 ) -> None:
     """Speed and memory, as ratios within one run: minutes. What is kept names the machine and the commit."""
