@@ -70,7 +70,7 @@ def looked_at(monkeypatch, fit):
     def epoch(self):
         model = copy.deepcopy(self.fitting.model).to(META)
         there = loop._Term(replace(self.fitting, model=model), self.name, META)
-        batches = ahead.ready(self.fitting.data, there.plan(0)[:1] * 2, there.term, META)
+        batches = ahead.ready(self.fitting.data, there.one_pass(0)[:1] * 2, there.term, META)
         there.step(next(batches), 1e-3, 0)
         second = next(batches)
         with sent:

@@ -20,7 +20,7 @@ BENCHES = (
     Bench("conditionals", "exact conditionals beside the literal form and an ordinary pass", {"repeats": 5}),
     Bench("baskets", "Instacart baskets beside masked copies; products beside their peak", {"small": True}),
     Bench("catalogue", "one item among a thousand to a million, in blocks and whole", {"most": 100_000, "repeats": 3}),
-    Bench("content", "what isolated content saves"),
+    Bench("content", "what isolated content saves", {"repeats": 2, "lengths": (24, 50)}),
     Bench("tables", "a table into groups and batches", {"rows": 1_000_000}),
     Bench("race", "seconds to the paper's number on Instacart baskets", {"seeds": 1}),
     Bench("busy", "a fit beside busy programs", {"baskets": 4_000, "epochs": 1}),
