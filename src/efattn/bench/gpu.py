@@ -11,6 +11,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from efattn.families import Categorical, Gaussian, Product
 from efattn.inference import Part, mixture
 from efattn.inference.ranking import best
 from efattn.models import Conditionals, Holes, Model, Term
-from efattn.network import Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
+from efattn.network import Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, Visibility, conditionals, perceptron
 from efattn.training import Fitting, Training
 
 WIDTH, LENGTH, ITEMS = 32, 40, 500
@@ -197,6 +198,34 @@ def profiled(name: str, term: Term, tokens: int = TOKENS) -> Record:
     return found | {"kernels": kernels, "top_ms": named}
 
 
+def paths() -> list[Record]:
+    """Forward and backward of the exact conditionals by each path: from which size on which is the fastest."""
+    cases = [(tokens, 40, False) for tokens in (1024, 4096, TOKENS)]
+    return [path_times(*case) for case in (*cases, (TOKENS, 40, True), (TOKENS, 12, False), (TOKENS, 120, False))]
+
+
+def path_times(tokens: int, length: int, gaps: bool) -> Record:
+    torch.manual_seed(0)
+    model, batch = stack(gaps).cuda(), tokens // length
+    content, masked = torch.randn(2, batch, length, WIDTH, device="cuda")
+    gap = torch.randint(Gaps.size, (batch, length, length), device="cuda") if gaps else None
+    exists = torch.ones(batch, length, dtype=torch.bool, device="cuda")
+    visibility = Visibility.of("others", exists, length, gap=gap)
+    found: Record = {"what": "path", "tokens": tokens, "length": length, "gaps": gaps, "ms": {}, "peak_gb": {}}
+
+    def step(path: Any) -> None:
+        for _ in range(5):
+            model(content, masked, visibility, path=path).square().mean().backward()
+
+    for path in (conditionals.folded, conditionals.copied, conditionals.literal):
+        torch.cuda.reset_peak_memory_stats()
+        found["ms"][path.__name__] = 1e3 * timed(partial(step, path)) / 5
+        found["peak_gb"][path.__name__] = torch.cuda.max_memory_allocated() / 1e9
+    words = ", ".join(f"{k} {v:.2f} ms {found['peak_gb'][k]:.1f} GB" for k, v in found["ms"].items())
+    print(f"paths {tokens:6} tokens, length {length:3}, gaps {gaps}: {words}", flush=True)
+    return found
+
+
 def questions() -> list[Record]:
     """score, predict and recommend, as the verbs ask networks."""
     data, records = groups(CPU_ROWS), []
@@ -265,6 +294,7 @@ def run() -> list[Record]:
 
     attempt(agreement)
     attempt(waits)
+    attempt(paths)
     attempt(fits)
     attempt(lambda: gaps_cost(records))
     attempt(lambda: profiled("values", value_term(False)))
