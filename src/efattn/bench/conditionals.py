@@ -23,11 +23,15 @@ def works(context: Context, length: int, seed: int = 0) -> dict[str, Work]:
     batch = 1600 // length
     stack = Stack(32, layers=2, heads=2)
     content, masked = torch.randn(2, batch, length, 32)
-    visibility = Visibility.of(context, torch.ones(batch, length, dtype=torch.bool), length)
+    exists = torch.ones(batch, length, dtype=torch.bool)
+
+    def seen() -> Visibility:
+        return Visibility.of(context, exists, length)
+
     return {
-        "fast": lambda: stack(content, masked, visibility).square().mean().backward(),
-        "literal": lambda: stack(content, masked, visibility, path=literal).square().mean().backward(),
-        "ordinary": lambda: stack.ordinary(content, visibility.content()).square().mean().backward(),
+        "fast": lambda: stack(content, masked, seen()).square().mean().backward(),
+        "literal": lambda: stack(content, masked, seen(), path=literal).square().mean().backward(),
+        "ordinary": lambda: stack.ordinary(content, seen().content()).square().mean().backward(),
     }
 
 
