@@ -21,7 +21,7 @@ from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model, orders
 from efattn.network import Candidates
 from efattn.training import memory
-from efattn.training.ahead import Ready, ready
+from efattn.training.ahead import Batches
 from efattn.training.checkpoint import Checkpoint
 from efattn.training.extremes import extremes, words
 from efattn.training.ledger import Ledger
@@ -134,6 +134,7 @@ class _Term:
         self.best: dict[str, Tensor] = {}
         self.mean: list[Tensor] = []  # of the parameters over the last steps, if it is asked for
         self.at, self.ledger = Progress(), Ledger(device)
+        self.train = Batches(fitting.data, self.term.context, device)
         batches = len(self.one_pass(0))
         self.passes = options.passes_for(batches)
         self.epochs, self.patience = options.epochs_for(batches), options.patience_for(batches)
@@ -231,8 +232,7 @@ class _Term:
         assert held is not None
         if self.batches is not None:
             return mean_log_prob(self.term, self.batches, self.device)
-        plan = held.plan(self.options.tokens)
-        batches: Iterator[Batch] = (one.batch for one in ready(held, plan, self.term, self.device))
+        batches: Iterator[Batch] = Batches(held, context, self.device).of(held.plan(self.options.tokens))
         if context == "any":
             batches = orders.fixed(batches)
         if held.count >= SMALL:
@@ -258,7 +258,7 @@ class _Term:
         if not self.term.training:
             self.term.train()
         self.ledger.open(at.total, at.weight)
-        with closing(ready(self.fitting.data, plan, self.term, self.device, at.batch)) as batches:
+        with closing(self.train.of(plan[at.batch :])) as batches:
             for number, one in enumerate(batches, at.batch):
                 step, total = at.epoch * len(plan) + number, self.epochs * len(plan)
                 self.step(one, self.rate(min(step, total - 1), total), number)
@@ -281,17 +281,18 @@ class _Term:
             return self.replay.rate(step, total) * warm
         return self.options.rate_at(step, total, self.at.drops if self.adaptive else None)
 
-    def step(self, one: Ready, rate: float, number: int) -> None:
+    def step(self, batch: Batch, rate: float, number: int) -> None:
         """Nothing in it waits for a device other than the CPU."""
         self.optimiser.rate = rate
         for p in self.parameters:
             p.grad = None
-        batch = one.batch if self.term.holes is None else self.term.holes(one.batch)
+        if self.term.holes is not None:
+            batch = self.term.holes(batch)
         if self.term.context == "any":
             batch = orders.in_training(batch)
         total, weight = self.sums(batch)
         here = self.device.type == "cpu"
-        if not (weight > 0 if here else one.scored):
+        if here and not weight > 0:
             return
         loss = -total / (weight if here else weight.clamp_min(torch.finfo(weight.dtype).tiny))
         self.ledger.note(loss, number)
@@ -300,7 +301,7 @@ class _Term:
         loss.backward()
         if self.options.clip is not None:
             clip(self.parameters, self.options.clip)
-        self.optimiser.step(None if here else self.ledger.stopped)
+        self.optimiser.step(None if here else self.ledger.stopped(weight))
         if self.options.average:
             self.average()
         self.ledger.add(total, weight)
