@@ -16,8 +16,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from efattn import Training
+from efattn.data import Roles, Schema
+from efattn.data.batch import LAYOUT
+from efattn.data.resident import Resident
 from efattn.network import gaps
-from efattn.training import ahead, loop
+from efattn.training import loop
 
 META = torch.device("meta")
 
@@ -70,9 +73,8 @@ def looked_at(monkeypatch, fit):
     def epoch(self):
         model = copy.deepcopy(self.fitting.model).to(META)
         there = loop._Term(replace(self.fitting, model=model), self.name, META)
-        batches = ahead.ready(self.fitting.data, there.plan(0)[:1] * 2, there.term, META)
-        there.step(next(batches), 1e-3, 0)
-        second = next(batches)
+        first, second = there.train.of(there.one_pass(0)[:1] * 2)
+        there.step(first, 1e-3, 0)
         with sent:
             there.step(second, 1e-3, 1)
         raise Done
@@ -118,3 +120,23 @@ def test_gaps_are_learnt_by_the_same_sums_on_any_device(monkeypatch):
     for out, gradient in found[1:]:
         assert torch.equal(out, found[0][0])
         torch.testing.assert_close(gradient, found[0][1], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("context", ["past", "others"])
+@pytest.mark.parametrize("longest", [None, 3])
+def test_batches_gathered_on_a_device_are_those_that_are_sent_there(context, longest):
+    table = ratings().with_columns(pl.when(pl.col("x") > 3).then(None).otherwise("real").alias("real"))
+    table = table.with_columns(goal=pl.col("rating") > 2, day=pl.col("user").str.slice(1).cast(int))
+    roles = Roles(
+        group="user", item="movie", value=("real", "size"), attributes=("x", "z"), order="at", time="day",
+        exposure="hours", weight="share", target="goal",
+    )  # fmt: skip
+    _, groups = Schema.fit_encode(table, roles, lags=1, max_length=longest, when=True)
+    there = Resident(groups, torch.device("cpu"))
+    for pieces in groups.plan(60, shuffle=0):
+        one, two = groups.batch(pieces, context), there.batch(pieces, context)
+        assert one.length == two.length
+        for name in LAYOUT:
+            x, y = getattr(one, name), getattr(two, name)
+            assert (x is None) == (y is None), name
+            assert x is None or (x.dtype == y.dtype and torch.equal(x, y)), name

@@ -89,8 +89,8 @@ def run(baskets: int = BASKETS, epochs: int = EPOCHS) -> list[dict[str, Any]]:
     return records
 
 
-def main(folder: Path) -> None:
-    keep(folder, "busy", run(), baskets=BASKETS, epochs=EPOCHS)
+def main(folder: Path, baskets: int = BASKETS, epochs: int = EPOCHS) -> None:
+    keep(folder, "busy", run(baskets, epochs), baskets=baskets, epochs=epochs)
 
 
 if __name__ == "__main__":

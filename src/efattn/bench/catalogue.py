@@ -154,10 +154,10 @@ def _print_training(records: list[dict[str, Any]]) -> None:
         print(f"{one['items']:9}{'':25}" + "".join(f"{x:11.1f}" for x in cells), flush=True)
 
 
-def main(folder: Path) -> None:
-    about = {"torch": torch.__version__, "repeats": REPEATS, "threads": 1, "layers": 2, "width": WIDTH}
+def main(folder: Path, repeats: int = REPEATS, most: int = ITEMS[-1]) -> None:
+    about = {"torch": torch.__version__, "repeats": repeats, "threads": 1, "layers": 2, "width": WIDTH}
     about |= {"candidates": DRAWN, "command": "efattn bench catalogue"}
-    keep(folder, "catalogue", run(), **about)
+    keep(folder, "catalogue", run(repeats, most), **about)
 
 
 if __name__ == "__main__":

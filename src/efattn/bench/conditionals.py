@@ -23,11 +23,15 @@ def works(context: Context, length: int, seed: int = 0) -> dict[str, Work]:
     batch = 1600 // length
     stack = Stack(32, layers=2, heads=2)
     content, masked = torch.randn(2, batch, length, 32)
-    visibility = Visibility.of(context, torch.ones(batch, length, dtype=torch.bool), length)
+    exists = torch.ones(batch, length, dtype=torch.bool)
+
+    def seen() -> Visibility:
+        return Visibility.of(context, exists, length)
+
     return {
-        "fast": lambda: stack(content, masked, visibility).square().mean().backward(),
-        "literal": lambda: stack(content, masked, visibility, path=literal).square().mean().backward(),
-        "ordinary": lambda: stack.ordinary(content, visibility.content()).square().mean().backward(),
+        "fast": lambda: stack(content, masked, seen()).square().mean().backward(),
+        "literal": lambda: stack(content, masked, seen(), path=literal).square().mean().backward(),
+        "ordinary": lambda: stack.ordinary(content, seen().content()).square().mean().backward(),
     }
 
 
@@ -78,9 +82,9 @@ def run(repeats: int = REPEATS) -> list[dict[str, Any]]:
     return records
 
 
-def main(folder: Path) -> None:
-    about = {"torch": torch.__version__, "repeats": REPEATS, "threads": 1, "layers": 2, "width": 32, "heads": 2}
-    keep(folder, "conditionals", run(), **about, seed=0)
+def main(folder: Path, repeats: int = REPEATS) -> None:
+    about = {"torch": torch.__version__, "repeats": repeats, "threads": 1, "layers": 2, "width": 32, "heads": 2}
+    keep(folder, "conditionals", run(repeats), **about, seed=0)
 
 
 if __name__ == "__main__":

@@ -73,9 +73,9 @@ def run(
     return records
 
 
-def main(folder: Path) -> None:
-    about = {"torch": torch.__version__, "repeats": REPEATS, "threads": 1, "width": WIDTH, "heads": HEADS, "seed": 0}
-    keep(folder, "content", run(), **about, command="python -m efattn.bench.content")
+def main(folder: Path, repeats: int = REPEATS, lengths: Sequence[int] = LENGTHS) -> None:
+    about = {"torch": torch.__version__, "repeats": repeats, "threads": 1, "width": WIDTH, "heads": HEADS, "seed": 0}
+    keep(folder, "content", run(repeats, lengths=lengths), **about, command="python -m efattn.bench.content")
 
 
 if __name__ == "__main__":

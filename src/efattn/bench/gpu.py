@@ -6,11 +6,13 @@ The network is what EFA's defaults build (two layers, width 32, two heads, holes
 part of the rows, and their time is taken as proportional to rows. Waits are what CUDA itself reports in an epoch.
 """
 
+import copy
 import os
 import sys
 import time
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,7 @@ from efattn.families import Categorical, Gaussian, Product
 from efattn.inference import Part, mixture
 from efattn.inference.ranking import best
 from efattn.models import Conditionals, Holes, Model, Term
-from efattn.network import Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, perceptron
+from efattn.network import Embedding, Gaps, Head, ItemVectors, Stack, ValueMLP, Visibility, conditionals, perceptron
 from efattn.training import Fitting, Training
 
 WIDTH, LENGTH, ITEMS = 32, 40, 500
@@ -112,7 +114,7 @@ def fits() -> list[Record]:
         slow = fit(make(), part, "cpu", tokens, epochs=2)
         for rows in (100_000, 480_000) if tokens == TOKENS else (100_000,):
             data = groups(rows)
-            fast = fit(make(), data, "cuda", tokens)
+            fast = fit(make(), data, "cuda", tokens, epochs=5)
             cores = slow["seconds"] * len(data.rows) / len(part.rows)
             found = {"what": "fit", "case": name, "rows": len(data.rows), "tokens": tokens, "gpu": fast["seconds"]}
             found |= {"ms_per_step": fast["ms_per_step"], "steps": fast["steps"], "two_cores": cores}
@@ -139,11 +141,10 @@ def agreement() -> Record:
     for name, term in (("values", value_term(True)), ("items", item_term(ITEMS))):
         found = []
         for device in ("cpu", "cuda"):
-            term.to(device).zero_grad(set_to_none=True)
-            batch = data.batch(np.arange(50), term.context).to(device)
-            scores = term.log_prob(batch)
+            mine = copy.deepcopy(term).to(device)
+            scores = mine.log_prob(data.batch(np.arange(50), term.context).to(device))
             scores.mean().backward()
-            gradients = [p.grad.cpu() for p in term.parameters() if p.grad is not None]
+            gradients = [p.grad.cpu() for p in mine.parameters() if p.grad is not None]
             found.append([scores.values.detach().cpu(), *gradients])
         apart = [float((x - y).abs().max() / x.abs().max().clamp_min(1e-12)) for x, y in zip(*found, strict=True)]
         worst[name] = max(apart)
@@ -152,27 +153,31 @@ def agreement() -> Record:
 
 
 def waits() -> list[Record]:
-    """How often an epoch of training made the host wait, by CUDA's own report, and where."""
+    """How often an epoch of training made the host wait, by CUDA's own report, and where: what three epochs have beyond
+    what one has, halved."""
     records = []
     for name, term in (("values, gaps", value_term(True)), ("items, past", item_term(ITEMS))):
         data = groups(100_000)
         fit(term, data, "cuda", epochs=1)
-        with warnings.catch_warnings(record=True) as seen:
-            warnings.simplefilter("always")
-            torch.cuda.set_sync_debug_mode("warn")
-            try:
-                fit(term, data, "cuda", epochs=1)
-            finally:
-                torch.cuda.set_sync_debug_mode("default")
-        where: dict[str, int] = {}
-        for one in seen:
-            if "synchron" in str(one.message):
-                place = f"{Path(one.filename).name}:{one.lineno}"
-                where[place] = where.get(place, 0) + 1
+        few, many = (waited(partial(fit, term, data, "cuda", epochs=epochs)) for epochs in (1, 3))
+        where = {place: (many[place] - few.get(place, 0)) / 2 for place in many if many[place] > few.get(place, 0)}
         steps = len(data.plan(TOKENS, shuffle=0))
         records.append({"what": "waits", "case": name, "steps": steps, "waits": sum(where.values()), "where": where})
-        print(f"waits in an epoch of {steps} steps, {name}: {sum(where.values())} {where}", flush=True)
+        print(f"waits in an epoch of {steps} steps, {name}: {sum(where.values()):g} {where}", flush=True)
     return records
+
+
+def waited(work: Callable[[], object]) -> dict[str, int]:
+    """By place in the sources, how often."""
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            work()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    places = [f"{Path(one.filename).name}:{one.lineno}" for one in seen if "synchron" in str(one.message)]
+    return {place: places.count(place) for place in places}
 
 
 def profiled(name: str, term: Term, tokens: int = TOKENS) -> Record:
@@ -181,8 +186,9 @@ def profiled(name: str, term: Term, tokens: int = TOKENS) -> Record:
 
     data = groups(100_000)
     fit(term, data, "cuda", tokens, epochs=1)
+    wall = fit(term, data, "cuda", tokens, epochs=5)
     with profile(activities=[ProfilerActivity.CUDA]) as seen:
-        wall = fit(term, data, "cuda", tokens, epochs=1)
+        fit(term, data, "cuda", tokens, epochs=1)
     events = [e for e in seen.key_averages() if e.self_device_time_total > 0]
     steps = wall["steps"]
     busy = sum(e.self_device_time_total for e in events) / 1e3 / steps
@@ -195,6 +201,34 @@ def profiled(name: str, term: Term, tokens: int = TOKENS) -> Record:
     named = {e.key[:110]: e.self_device_time_total / 1e3 / steps for e in top}
     found = {"what": "step", "case": name, "tokens": tokens, "ms": wall["ms_per_step"], "busy_ms": busy}
     return found | {"kernels": kernels, "top_ms": named}
+
+
+def paths() -> list[Record]:
+    """Forward and backward of the exact conditionals by each path: from which size on which is the fastest."""
+    cases = [(tokens, 40, False) for tokens in (1024, 4096, TOKENS)]
+    return [path_times(*case) for case in (*cases, (TOKENS, 40, True), (TOKENS, 12, False), (TOKENS, 120, False))]
+
+
+def path_times(tokens: int, length: int, gaps: bool) -> Record:
+    torch.manual_seed(0)
+    model, batch = stack(gaps).cuda(), tokens // length
+    content, masked = torch.randn(2, batch, length, WIDTH, device="cuda")
+    gap = torch.randint(Gaps.size, (batch, length, length), device="cuda") if gaps else None
+    exists = torch.ones(batch, length, dtype=torch.bool, device="cuda")
+    visibility = Visibility.of("others", exists, length, gap=gap)
+    found: Record = {"what": "path", "tokens": tokens, "length": length, "gaps": gaps, "ms": {}, "peak_gb": {}}
+
+    def step(path: Any) -> None:
+        for _ in range(5):
+            model(content, masked, visibility, path=path).square().mean().backward()
+
+    for path in (conditionals.folded, conditionals.copied, conditionals.literal):
+        torch.cuda.reset_peak_memory_stats()
+        found["ms"][path.__name__] = 1e3 * timed(partial(step, path)) / 5
+        found["peak_gb"][path.__name__] = torch.cuda.max_memory_allocated() / 1e9
+    words = ", ".join(f"{k} {v:.2f} ms {found['peak_gb'][k]:.1f} GB" for k, v in found["ms"].items())
+    print(f"paths {tokens:6} tokens, length {length:3}, gaps {gaps}: {words}", flush=True)
+    return found
 
 
 def questions() -> list[Record]:
@@ -265,6 +299,7 @@ def run() -> list[Record]:
 
     attempt(agreement)
     attempt(waits)
+    attempt(paths)
     attempt(fits)
     attempt(lambda: gaps_cost(records))
     attempt(lambda: profiled("values", value_term(False)))

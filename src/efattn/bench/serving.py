@@ -56,7 +56,7 @@ def baskets(folder: Path) -> dict[str, Any]:
     return {"model": "baskets", "verb": "recommend", "body": {"table": rows, "k": 10}}
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, seconds: float = SECONDS) -> None:
     records = list[dict[str, Any]]()
     with tempfile.TemporaryDirectory() as temporary:
         place = Path(temporary)
@@ -66,7 +66,7 @@ def main(folder: Path) -> None:
             print("                              clients   per second   p50 ms   p99 ms   errors")
             for one in asked:
                 for clients in CLIENTS:
-                    found = asyncio.run(load(port, one, clients))
+                    found = asyncio.run(load(port, one, clients, seconds))
                     rows = len(one["body"]["table"])
                     records.append({"model": one["model"], "verb": one["verb"], "rows": rows, **found})
                     print(
@@ -77,7 +77,7 @@ def main(folder: Path) -> None:
         finally:
             server.send_signal(signal.SIGTERM)
             server.communicate(timeout=60)
-    keep(folder, "serving", records, cores=os.cpu_count(), seconds=SECONDS, load=load_average())
+    keep(folder, "serving", records, cores=os.cpu_count(), seconds=seconds, load=load_average())
 
 
 def load_average() -> float | None:
@@ -96,20 +96,20 @@ def started(models: list[Path]) -> tuple[subprocess.Popen[str], int]:
     raise RuntimeError("the server did not start")
 
 
-async def load(port: int, asked: dict[str, Any], clients: int) -> dict[str, Any]:
+async def load(port: int, asked: dict[str, Any], clients: int, seconds: float) -> dict[str, Any]:
     """Seconds of each request that ended after the warm-up."""
     body = json.dumps(asked["body"]).encode()
     head = f"POST /v1/models/{asked['model']}/{asked['verb']} HTTP/1.1\r\nHost: localhost\r\n"
     request = f"{head}Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
     begin = time.perf_counter() + WARM
-    results = await asyncio.gather(*(_client(port, request, begin, begin + SECONDS) for _ in range(clients)))
-    times = np.array([seconds for taken, _ in results for seconds in taken])
+    results = await asyncio.gather(*(_client(port, request, begin, begin + seconds) for _ in range(clients)))
+    times = np.array([one for taken, _ in results for one in taken])
     p50, p99 = (float(1000 * np.quantile(times, p)) if len(times) else 0.0 for p in (0.5, 0.99))
     errors = sum(wrong for _, wrong in results)
     return {
         "clients": clients,
         "requests": len(times),
-        "per_second": len(times) / SECONDS,
+        "per_second": len(times) / seconds,
         "p50_ms": p50,
         "p99_ms": p99,
         "errors": errors,

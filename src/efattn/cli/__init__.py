@@ -12,6 +12,7 @@ from typing import Annotated
 import typer
 
 from efattn.cli import (
+    benching,
     calibrating,
     comparing,
     datasets,
@@ -69,6 +70,7 @@ comparing.add_to(app)
 serving.add_to(app)
 picturing.add_to(app)
 datasets.add_to(app)
+benching.add_to(app)
 studies.add_to(app)
 
 

@@ -1,10 +1,5 @@
-"""Runs that make their own data: bench, demo, reproduce."""
+"""Runs that make their own data: demo, reproduce."""
 
-import contextlib
-import importlib
-import json as json_
-import sys
-import tempfile
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,7 +8,6 @@ import typer
 
 from efattn.cli import arguments
 from efattn.cli import output as out
-from efattn.errors import DataError
 
 REPRODUCE = (
     "Examples:\n\nefattn reproduce\n\nefattn reproduce instacart --preset paper --seeds 3\n\n"
@@ -28,52 +22,9 @@ class Demo(StrEnum):
     weather = "weather"
 
 
-class Bench(StrEnum):
-    conditionals = "conditionals"
-    tables = "tables"
-    race = "race"
-    catalogue = "catalogue"
-    content = "content"
-    orders = "orders"
-    busy = "busy"
-    serving = "serving"
-    processes = "processes"
-
-
 def add_to(app: typer.Typer) -> None:
-    app.command(epilog="Examples:\n\nefattn bench\n\nefattn bench tables --rows 100000 -o results")(bench)
     app.command(epilog="Examples:\n\nefattn demo\n\nefattn demo weather -o weather-demo\n\nefattn demo --serve")(demo)
     app.command(epilog=REPRODUCE)(reproduce)
-
-
-def bench(
-    which: Annotated[
-        list[Bench] | None,
-        typer.Argument(help=f"{', '.join(Bench)}; all unless said.", show_default=False),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FOLDER", help="Keep results there.", show_default=False),
-    ] = None,
-    rows: Annotated[int, typer.Option(min=1, help="Of the table that is read.")] = 10_000_000,
-    json: arguments.Json = False,
-) -> None:
-    """Speed and memory, as ratios within one run: minutes."""
-    chosen = list(dict.fromkeys(which or Bench))
-    if output is not None and output.exists() and not output.is_dir():
-        raise DataError(f"{str(output)!r} is not a folder.")
-    with tempfile.TemporaryDirectory() as temporary:
-        folder = output or Path(temporary)
-        with contextlib.redirect_stdout(sys.stderr) if json else contextlib.nullcontext():
-            for one in chosen:
-                _measure(one, folder, rows)
-        if json:
-            out.print_json({one.value: json_.loads((folder / f"{one}.json").read_text()) for one in chosen})
-
-
-def _measure(one: Bench, folder: Path, rows: int) -> None:
-    module = importlib.import_module(f"efattn.bench.{one}")
-    module.main(folder, **({"rows": rows} if one is Bench.tables else {}))
 
 
 def demo(

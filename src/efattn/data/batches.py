@@ -7,11 +7,10 @@ flat    all rows -> a `Batch` of one group
 """
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, NamedTuple, final
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from efattn.data.batch import Batch
 from efattn.errors import DataError, option
@@ -84,12 +83,28 @@ def plan(groups: "Groups", tokens: int, shuffle: int | np.random.Generator | Non
 
 def build(groups: "Groups", chosen: np.ndarray, context: str, dtype: torch.dtype) -> Batch:
     """As `Batch.of` would pad them."""
-    pieces = groups.pieces
-    start, stop = pieces.start[chosen], pieces.stop[chosen]
+    at = placed(groups, chosen, context)
+    made = {"lag": None if at.lag is None else torch.as_tensor(at.lag)}
+    made["cut"] = None if at.cut is None else torch.as_tensor(at.cut)
+    return Batch.gather(groups.every.by_field(), at.rows, at.length, dtype, **made)
+
+
+class Placed(NamedTuple):
+    """rows (batch, context): the row in each cell, -1 for none; length: how many columns are current; lag (batch,
+    context) and cut (batch, any): as a batch has them, None for none."""
+
+    rows: np.ndarray
+    length: int
+    lag: np.ndarray | None
+    cut: np.ndarray | None
+
+
+def placed(groups: "Groups", chosen: np.ndarray, context: str) -> Placed:
+    """Where rows of some pieces stand in a batch of them."""
+    start, stop = groups.pieces.start[chosen], groups.pieces.stop[chosen]
     index, lag, length = _columns(groups, chosen, start, stop)
-    made = {"lag": None if groups.lagged is None else torch.as_tensor(lag)}
-    made["cut"] = _cut_items(groups, chosen, start, stop, context)
-    return Batch.gather(groups.every.by_field(), index, length, dtype, **made)
+    cut = _cut_items(groups, chosen, start, stop, context)
+    return Placed(index, length, None if groups.lagged is None else lag, cut)
 
 
 def flat(groups: "Groups", rows: int) -> Batch:
@@ -144,7 +159,7 @@ def _lagged_lengths(groups: "Groups", chosen: np.ndarray | None = None) -> np.nd
 
 def _cut_items(
     groups: "Groups", chosen: np.ndarray, start: np.ndarray, stop: np.ndarray, context: str
-) -> Tensor | None:
+) -> np.ndarray | None:
     """(batch, any): the items of the group's other (past: earlier) pieces, -1 for none and for unknown ones."""
     item: Any = groups.every.item
     if groups.max_length is None or item is None or groups.vocabulary is None:
@@ -158,4 +173,4 @@ def _cut_items(
     inside = steps < (before + after)[:, None]
     items = item[np.where(inside, index, 0)].astype(np.int64)
     items[~inside | (items == groups.vocabulary.unknown)] = -1
-    return torch.as_tensor(items)
+    return items

@@ -151,11 +151,9 @@ class Stack(nn.Module):
         if inputs.visibility.causal or inputs.visibility.isolated or len(self.blocks) == 1:
             return conditionals.two_streams
         copies, size = inputs.content[0].numel() * inputs.masked[..., 0].numel(), inputs.content.shape[1]
-        if inputs.content.device.type != "cpu":
-            if copies <= FEW:
-                return conditionals.literal
-        elif inputs.weights is None and (copies <= SMALL or size <= SHORT):
-            return conditionals.copied
+        elsewhere = inputs.content.device.type != "cpu"
+        if copies <= FEW if elsewhere else inputs.weights is None and (copies <= SMALL or size <= SHORT):
+            return conditionals.copied if inputs.weights is None else conditionals.literal
         if len(self.blocks) == 2 and self.layers[0].affine and inputs.weights is None:
             return conditionals.folded
         return conditionals.formed

@@ -7,8 +7,10 @@ either; a hidden position is looked at by nobody, except that the masked form of
 copy in any case. Isolated content looks at itself alone; targets look at what they may see as before.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Literal
+from functools import wraps
+from typing import Literal, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,11 +18,26 @@ from torch import Tensor
 from efattn.network.gaps import opposite
 
 Context = Literal["past", "others", "any"]
+Found = TypeVar("Found")
 
 
 def without_orders(context: Context) -> Context:
     """What is asked of a model that knows no orders, beside one that does: each row given all others."""
     return "others" if context == "any" else context
+
+
+def once(method: Callable[["Visibility"], Found]) -> Callable[["Visibility"], Found]:
+    """What a method finds is kept: every layer asks for the same."""
+    name = f"_{method.__name__}"
+
+    @wraps(method)
+    def kept(self: "Visibility") -> Found:
+        if name not in self.__dict__:
+            self.__dict__[name] = method(self)
+        found: Found = self.__dict__[name]
+        return found
+
+    return kept
 
 
 @dataclass(frozen=True)
@@ -71,6 +88,7 @@ class Visibility:
         """The same, for other targets."""
         return replace(self, slots=slots, leading=False)
 
+    @once
     def content(self) -> Tensor:
         """(batch, row or 1, column): what each row sees when nothing is masked."""
         seen = self.seen[:, None]
@@ -78,6 +96,7 @@ class Visibility:
             return seen & self._alone()
         return seen if self.allowed is None else seen & self.allowed
 
+    @once
     def slot_columns(self) -> Tensor:
         """(batch, target, context): true at each target's own slot."""
         return self.slots[..., None] == torch.arange(self.seen.shape[1], device=self.slots.device)
@@ -96,22 +115,30 @@ class Visibility:
         index = self._by_slot()
         return self.allowed.mT.expand(len(index), -1, -1).gather(1, index)
 
+    @once
     def targets(self) -> Tensor:
         """(batch, target, context): the content that a target's masked row sees; never its own."""
+        if self.leading:
+            n, size = self.slots.shape[1], self.seen.shape[1]
+            others = ~torch.eye(n, size, dtype=torch.bool, device=self.seen.device)
+            return self.seen[:, None] & (others if self.allowed is None else others & self.allowed[:, :n])
         seen, allowed = self.seen[:, None] & ~self.slot_columns(), self.from_slots()
         return seen if allowed is None else seen & allowed
 
+    @once
     def targets_and_own(self) -> Tensor:
         """(batch, target, context + 1): the same, and whether it sees itself."""
         seen = self.targets()
         return torch.cat((seen, torch.full_like(seen[..., :1], self.own)), -1)
 
+    @once
     def masked_stream(self) -> Tensor:
         """(batch, target, context + target): what masked rows see of [content; masked]."""
         batch, n = self.slots.shape
         own = torch.eye(n, dtype=torch.bool, device=self.seen.device).expand(batch, n, n) & self.own
         return torch.cat((self.targets(), own), -1)
 
+    @once
     def copies(self) -> Tensor:
         """(batch, target, row or 1, column): the sequence of each target, its slot seen by whoever may look at
         it."""
@@ -122,6 +149,7 @@ class Visibility:
             return seen & torch.where(self.slot_columns()[..., None], mine[:, :, None], self._alone())
         return seen if self.allowed is None else seen & self.allowed[:, None]
 
+    @once
     def gap_from_slots(self) -> Tensor | None:
         """(batch, target, context): the gap from each target to each position."""
         gap = self.gap if self.hidden is None else self.hidden

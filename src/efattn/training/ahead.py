@@ -1,59 +1,51 @@
-"""Batches before they are needed: built in a thread and on their way to the device while that computes.
+"""Batches where they are computed with, without anybody waiting for them.
 
-    plan -> build in numpy -> memory that the device reads by itself -> the device; nobody waits
-
-On a CPU a batch is built when it is asked for: a thread would take a core from the computation.
+on a CPU     built when asked for
+on a GPU     gathered there from rows that are there (data/resident.py), or, of more rows than it has room for, built
+             in a thread and sent from memory that the device reads by itself
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import NamedTuple
+from typing import final
 
 import numpy as np
 import torch
 
 from efattn.data import Batch, Groups
-from efattn.models import Conditionals
+from efattn.data.resident import Resident
+from efattn.network import Context
 
 DEPTH = 3  # batches that are ready or under way
 
 
-class Ready(NamedTuple):
-    """A batch where it is computed with. scored: whether it has a target of positive weight, looked up before it went
-    there."""
+@final
+class Batches:
+    """Of these groups, on a device."""
 
-    batch: Batch
-    scored: bool
+    def __init__(self, data: Groups, context: Context, device: torch.device) -> None:
+        self.data, self.context, self.device = data, context, device
+        self.resident = Resident(data, device) if Resident.fits(data, device) else None
 
+    def of(self, plan: Sequence[np.ndarray]) -> Generator[Batch]:
+        """Those of a plan, in its order."""
+        if self.resident is not None:
+            return (self.resident.batch(pieces, self.context) for pieces in plan)
+        return (self.build(pieces) for pieces in plan) if self.device.type == "cpu" else self._early(plan)
 
-def ready(
-    data: Groups, plan: Sequence[np.ndarray], term: Conditionals, device: torch.device, first: int = 0
-) -> Generator[Ready]:
-    """The batches of a plan in its order, from number `first` on."""
+    def build(self, pieces: np.ndarray) -> Batch:
+        return self.data.batch(pieces, self.context).to(self.device, ahead=True)
 
-    def one(pieces: np.ndarray) -> Ready:
-        batch = data.batch(pieces, term.context)
-        scored = device.type == "cpu" or has_targets(term, batch)
-        return Ready(batch.to(device, ahead=True), scored)
-
-    return (one(pieces) for pieces in plan[first:]) if device.type == "cpu" else _early(one, plan[first:])
-
-
-def has_targets(term: Conditionals, batch: Batch) -> bool:
-    scored = term.targets(batch)
-    return bool((scored if batch.weight is None else scored & (batch.weight > 0)).any())
-
-
-def _early(one: Callable[[np.ndarray], Ready], plan: Sequence[np.ndarray]) -> Generator[Ready]:
-    waiting = deque[Future[Ready]]()
-    with ThreadPoolExecutor(1, thread_name_prefix="efattn-batches") as thread:
-        try:
-            for pieces in plan:
-                waiting.append(thread.submit(one, pieces))
-                if len(waiting) >= DEPTH:
+    def _early(self, plan: Sequence[np.ndarray]) -> Generator[Batch]:
+        waiting = deque[Future[Batch]]()
+        with ThreadPoolExecutor(1, thread_name_prefix="efattn-batches") as thread:
+            try:
+                for pieces in plan:
+                    waiting.append(thread.submit(self.build, pieces))
+                    if len(waiting) >= DEPTH:
+                        yield waiting.popleft().result()
+                while waiting:
                     yield waiting.popleft().result()
-            while waiting:
-                yield waiting.popleft().result()
-        finally:
-            thread.shutdown(wait=False, cancel_futures=True)
+            finally:
+                thread.shutdown(wait=False, cancel_futures=True)

@@ -7,7 +7,7 @@ import torch
 
 from efattn.data import Batch, Groups
 from efattn.models import Conditionals, orders
-from efattn.training.ahead import ready
+from efattn.training.ahead import Batches
 from efattn.training.ledger import Ledger
 from efattn.training.teams import Team
 from efattn.training.threads import SMALL
@@ -22,6 +22,7 @@ class HeldOut:
     ) -> None:
         self.groups, self.term, self.tokens, self.device = groups, term, tokens, device
         self.team = None if term.context == "any" else team  # there, an order depends on the batches before
+        self.built = Batches(groups, term.context, device)
         self.batches: list[Batch] | None = None
 
     def score(self) -> float | None:
@@ -30,7 +31,7 @@ class HeldOut:
         if batches is None:
             plan: Sequence[Any] = self.groups.plan(self.tokens)
             plan = plan if self.team is None else self.team.part(plan)
-            batches = (one.batch for one in ready(self.groups, plan, self.term, self.device))
+            batches = self.built.of(plan)
             if self.term.context == "any":
                 batches = orders.fixed(batches)
             if self.groups.count < SMALL:

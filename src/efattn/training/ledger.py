@@ -35,10 +35,9 @@ class Ledger:
         """Of batch `number`, before its step."""
         self.first = torch.where(loss.detach().isfinite(), self.first, self.first.clamp_max(number))
 
-    @property
-    def stopped(self) -> Tensor:
-        """1 if steps have no effect any more, else 0."""
-        return (self.first < NONE).float()
+    def stopped(self, weight: Tensor) -> Tensor:
+        """1 if a step on targets of this weight has no effect, because of a broken one or of no weight; else 0."""
+        return ((self.first < NONE) | ~(weight > 0)).float()
 
     def broken(self) -> int | None:
         """The first batch whose loss was no number. This waits."""

@@ -22,7 +22,7 @@ from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model, orders
 from efattn.network import Candidates
 from efattn.training import memory
-from efattn.training.ahead import Ready, ready
+from efattn.training.ahead import Batches
 from efattn.training.checkpoint import Checkpoint
 from efattn.training.extremes import extremes, words
 from efattn.training.held_out import HeldOut
@@ -151,6 +151,7 @@ class _Term:
         self.best: dict[str, Tensor] = {}
         self.mean: list[Tensor] = []  # of the parameters over the last steps, if it is asked for
         self.at, self.ledger = Progress(), Ledger(device)
+        self.train = Batches(fitting.data, self.term.context, device)
         batches = len(self.one_pass(0))
         self.passes = options.passes_for(batches)
         self.epochs, self.patience = options.epochs_for(batches), options.patience_for(batches)
@@ -272,7 +273,7 @@ class _Term:
             self.term.train()
         self.ledger.open(at.total, at.weight)
         mine = plan if self.fitting.team is None else [self.fitting.team.part(pieces) for pieces in plan]
-        with closing(ready(self.fitting.data, mine, self.term, self.device, at.batch)) as batches:
+        with closing(self.train.of(mine[at.batch :])) as batches:
             for number, one in enumerate(batches, at.batch):
                 step, total = at.epoch * len(plan) + number, self.epochs * len(plan)
                 self.step(one, self.rate(min(step, total - 1), total), number)
@@ -296,7 +297,7 @@ class _Term:
             return self.replay.rate(step, total) * warm
         return self.options.rate_at(step, total, self.at.drops if self.adaptive else None)
 
-    def step(self, one: Ready, rate: float, number: int) -> None:
+    def step(self, batch: Batch, rate: float, number: int) -> None:
         """Nothing in it waits for a device other than the CPU, unless several processes share the batch."""
         self.optimiser.rate = self.at.rate = rate
         team = self.fitting.team
@@ -304,14 +305,15 @@ class _Term:
             p.grad = None
         if team is not None:
             team.seed(self.fitting.seed, self.at.epoch, number)
-        batch = one.batch if self.term.holes is None else self.term.holes(one.batch)
+        if self.term.holes is not None:
+            batch = self.term.holes(batch)
         if self.term.context == "any":
             batch = orders.in_training(batch)
         mine = total, weight = self.sums(batch)
         if team is not None:
             total, weight = team.sum(*mine, device=self.device)
         here = self.device.type == "cpu" or team is not None
-        if not (weight > 0 if here else one.scored):
+        if here and not weight > 0:
             return
         divisor = weight if here else weight.clamp_min(torch.finfo(weight.dtype).tiny)
         loss = -mine[0] / divisor.to(mine[0].dtype)
@@ -324,7 +326,7 @@ class _Term:
             team.add_gradients(self.parameters)
         if self.options.clip is not None:
             clip(self.parameters, self.options.clip)
-        self.optimiser.step(None if here else self.ledger.stopped)
+        self.optimiser.step(None if here else self.ledger.stopped(weight))
         if self.options.average:
             self.average()
         self.ledger.add(total, weight)

@@ -71,6 +71,8 @@ class Adam:
                 maximize=False,
                 found_inf=stopped,
             )
+            if stopped is not None:
+                torch._foreach_sub_(steps, [stopped] * len(steps))
 
     def tensors(self) -> dict[str, Tensor]:
         """All that the next step depends on, by name."""
