@@ -35,6 +35,7 @@ class Bench(StrEnum):
     catalogue = "catalogue"
     busy = "busy"
     serving = "serving"
+    stream = "stream"
 
 
 def add_to(app: typer.Typer) -> None:

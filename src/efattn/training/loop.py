@@ -90,7 +90,7 @@ class Fitting:
         if resume and self.taken_back():
             return
         device = resolve_device(self.options)
-        memory.check(self.model, self.data, self.options.draws, self.options.tokens, device)
+        memory.check(self.model, self.data, self.options.most_targets, self.options.tokens, device)
         self.model.to(device)
         if self.checkpoint is not None:
             self.checkpoint.prepare()
@@ -108,7 +108,7 @@ class Fitting:
             for number, name in enumerate(names[first:], first):
                 torch.manual_seed(self.seed + number)
                 mine = state if number == first else None
-                with memory.told(self.data, self.options.draws, self.options.tokens, device):
+                with memory.told(self.data, self.options.most_targets, self.options.tokens, device):
                     _Term(self, name, device).run(mine, tensors)
                 if self.interrupted:
                     break
@@ -279,8 +279,8 @@ class _Term:
     def sums(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """Of the weighted log-probabilities, and of the weights."""
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.mixed()):
-            scores = self.term.log_prob(batch.to(self.device), self.options.draws)
-        return (scores.values * scores.weight).sum(), (scores.weight * scores.scored).sum()
+            scores = self.term.log_prob(batch.to(self.device), self.options.most_targets)
+        return (scores.values * scores.weight).sum(), scores.weights()
 
     def mixed(self) -> bool:
         return self.options.precision == "mixed" and self.device.type == "cuda"
