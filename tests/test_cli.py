@@ -155,11 +155,19 @@ def test_a_table_in_pieces_gives_the_same_as_at_once(home, kind):
             np.testing.assert_allclose(np.array(a[11:], float), np.array(b[11:], float), rtol=1e-4)
 
 
-def test_scattered_groups_are_read_at_once(home):
+def test_scattered_groups_of_a_folder_are_brought_together_and_answered_in_order(home):
     table = ratings(seed=3, users=60).sample(fraction=1, shuffle=True, seed=1)
-    table.write_csv(home / "scattered.csv")
-    found = forked("score", "m.efattn", "scattered.csv", "--json", "--piece-size", "0.001", cwd=home).good().json()
-    close(found, library.load(home / "m.efattn").scores(table))
+    (home / "scattered").mkdir()
+    for k in range(3):
+        table[k::3].write_parquet(home / "scattered" / f"{k}.parquet")
+    table = pl.concat([table[k::3] for k in range(3)])
+    model, small = library.load(home / "m.efattn"), ["--piece-size", "0.001"]
+    found = forked("score", "m.efattn", "scattered", "--json", *small, cwd=home).good().json()
+    close(found, model.scores(table))
+    told = pl.read_csv(forked("predict", "m.efattn", "scattered/*.parquet", *small, cwd=home).good().out.encode())
+    expected = model.predict(table)
+    assert told.select(table.columns).rows() == table.rows()
+    close(told["rating_mean"].to_list(), expected["rating_mean"].to_list())
 
 
 def test_a_mistake_in_a_later_piece_names_the_row_of_the_table(home):

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from efattn.network import Stack, Visibility
+from efattn.network import Stack, Visibility, rank_one
 from efattn.network import stack as stacks
 from efattn.network.conditionals import copied, folded, formed, literal, two_streams
 from efattn.network.stack import Inputs
@@ -308,3 +308,23 @@ def test_peak_memory_stays_under_the_setting(shape):
         peaks.append(peak_bytes(lambda stack=stack: stack(content, masked, visibility).square().mean().backward()))
     assert peaks[0] <= setting + beside
     assert peaks[1] > setting + beside
+
+
+@pytest.mark.parametrize("context", ["others", "past"])
+@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("gaps", [0, 5])
+def test_some_targets_and_rows_at_a_time_are_all_at_once(monkeypatch, context, layers, gaps):
+    given = problem(3, context, lags=2, pairs=True, hidden=0.2, gaps=gaps)
+    stack = Stack(WIDTH, layers, dropout=0.3, gaps=gaps).double()
+    expected, expected_grads = values_and_gradients(stack, *given)
+    monkeypatch.setattr(stacks, "LONG", 4 * 8 * 26 * 3)
+    monkeypatch.setattr(rank_one, "BLOCK", 4 * 2 * 8 * 3)
+    assert stack.targets_at_once(Inputs(*given[:3], [])) < 6
+    out, grads = values_and_gradients(stack, *given)
+    torch.testing.assert_close(out, expected, rtol=1e-10, atol=1e-10)
+    for mine, theirs in zip(grads, expected_grads, strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-10)
+    with torch.no_grad():
+        torch.manual_seed(7)
+        plain = stack(*given[:3])[given[3]]
+    torch.testing.assert_close(plain, expected, rtol=1e-10, atol=1e-10)

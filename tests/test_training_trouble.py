@@ -87,7 +87,7 @@ def test_a_group_that_is_too_long_is_refused_before_training(monkeypatch):
     with pytest.raises(DataError, match=r"takes .* GiB of memory.*longest group has 60 rows \(user 'long'\)") as told:
         efa(support="all").fit(long, **ROLES, validation=None, callbacks=pytest.fail)
     assert "max_length=" in str(told.value)
-    assert "draws=64" in str(told.value)
+    assert "draws=16" in str(told.value)
     efa(support="all", max_length=10).fit(long, **ROLES, validation=None)
     latent(support="all").fit(long, **ROLES, validation=None)
 

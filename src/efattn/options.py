@@ -78,8 +78,11 @@ class Training:
         zero=True,
     )
     tokens: int = _field(1024, "Padded cells per batch.", low=1)
-    draws: int | None = _field(
-        None, "Score so many targets per group and step, for very long groups; none for all.", low=1
+    draws: int | Literal["auto"] | None = _field(
+        "auto",
+        f"Score so many targets per group and step, drawn at random, for very long groups; auto for {named('tokens')}, "
+        "none for all.",
+        low=1,
     )
     candidates: int | Literal["auto"] | None = _field(
         "auto",
@@ -129,6 +132,11 @@ class Training:
         if not isinstance(saved, dict) or not set(saved) <= set(known):
             raise DataError(f"Training options are an object with {', '.join(sorted(known))}.")
         return cls(**saved)
+
+    @property
+    def most_targets(self) -> int | None:
+        """Of one group in a step; none for all."""
+        return self.tokens if self.draws == "auto" else self.draws
 
     @property
     def planned_steps(self) -> int:

@@ -23,6 +23,7 @@ BENCHES = (
     Bench("content", "what isolated content saves", {"repeats": 2, "lengths": (24, 50)}),
     Bench("orders", "a joint density in one pass beside asking row by row", {}),
     Bench("tables", "a table into groups and batches", {"rows": 1_000_000}),
+    Bench("stream", "tables larger than memory, and long groups", {}),
     Bench("race", "seconds to the paper's number on Instacart baskets", {"seeds": 1}),
     Bench("busy", "a fit beside busy programs", {"baskets": 4_000, "epochs": 1}),
     Bench("serving", "requests to a server", {"seconds": 2.0}),

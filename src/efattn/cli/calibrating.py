@@ -40,7 +40,7 @@ def calibrate(
     from efattn import inference
     from efattn.estimators import saving
 
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Calibrating")
+    pieces = tables.Pieces(fitted, table, layout, piece_size, "Calibrating")
     adjusted = inference.calibrate(fitted, pieces, tell=note)
     saving.save(adjusted, output_)
     for name, one in adjusted.calibration.items():

@@ -111,7 +111,7 @@ def evaluate(
 
     from efattn import inference
 
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Evaluating")
+    pieces = tables.Pieces(fitted, table, layout, piece_size, "Evaluating")
     how: dict[str, Any] = {"rows": rows.value, "target": target, "seen": seen, "member": member}
     told = inference.evaluate(fitted, pieces, k or LENGTHS, **how, tell=note)
     if items is not None and told.by_item is None:

@@ -46,6 +46,6 @@ def impute(
     from efattn import inference
     from efattn.inference import frames
 
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Imputing", out.checker(output, json))
+    pieces = tables.Pieces(fitted, table, layout, piece_size, "Imputing", out.checker(output, json))
     answers = inference.impute(fitted, pieces, draws=draws, seed=seed, interval=interval, tell=note)
-    out.deliver_rows(map(frames.numbered, answers) if draws else answers, output, json)
+    out.deliver_rows(map(frames.numbered, answers) if draws else pieces.in_order(answers), output, json)

@@ -6,9 +6,11 @@ What is wrong with a path or a header is found before torch is imported.
 import contextlib
 import functools
 import io
-import os
+import shutil
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,62 +102,86 @@ def load(path: Path) -> Any:
     return load(path).fitted_
 
 
-def pieces(
-    model: Any,
-    source: str,
-    options: dict[str, Any],
-    size: float,
-    doing: str,
-    check: Callable[[Any], object] = lambda frame: None,
-) -> "Iterator[Table]":
-    """check: called with each piece's frame before anything is computed of it."""
-    for piece in _pieces(model, source, options, size, doing):
-        check(piece.native)
-        yield piece
+class Pieces:
+    """A table as one piece, or a larger one as pieces of whole groups, of about `size` MiB. Groups cannot be cut apart
+    where the model has none or sees lags; where their rows are scattered they are brought together on disk first.
+    check: called with each piece's frame before anything is computed of it."""
 
+    def __init__(
+        self,
+        model: Any,
+        source: str,
+        options: dict[str, Any],
+        size: float,
+        doing: str,
+        check: Callable[[Any], object] = lambda frame: None,
+    ) -> None:
+        self.model, self.source, self.options, self.doing, self.check = model, source, options, doing, check
+        self.size = max(int(size * 2**20), 1)
+        self.rows: Any = None  # of the last piece, their numbers, where they do not follow each other
+        self.folder: Path | None = None
 
-def _pieces(model: Any, source: str, options: dict[str, Any], size: float, doing: str) -> "Iterator[Table]":
-    """The table as one piece, or a file larger than `size` MiB in pieces of whole groups. Groups cannot be cut apart
-    where the model has none or sees lags, nor where their rows are scattered: then it is read whole."""
-    from efattn.data.portions import Portions
-    from efattn.data.sources import several
+    def __iter__(self) -> "Iterator[Table]":
+        with tempfile.TemporaryDirectory() as folder:
+            self.folder = Path(folder)
+            for piece in self._each():
+                self.check(piece.native)
+                yield piece
 
-    roles, lags = model.schema.roles, model.schema.lags
-    cut = None
-    files = source != "-" and not options.get("baskets") and model.wide is None  # a pipe is read once
-    if files and (several(source) or Path(source).is_file()):
-        cut = Portions(Path(source), roles.of("group"), max(int(size * 2**20), 1), options)
-    if cut is None or not roles.of("group") or lags or not cut.worthwhile:
-        with working(doing):
-            yield read(source, options)
-        return
-    with working("Looking through the table"):
-        cut.look()
-    if cut.scattered is not None:
-        _check_memory(cut)
-        with working(doing):
-            yield read(source, options)
-        return
-    from rich.progress import Progress
+    def _each(self) -> "Iterator[Table]":
+        from efattn.data.portions import Portions
+        from efattn.data.sources import several
 
-    with Progress(console=_console(), disable=not sys.stderr.isatty()) as bar:
-        task = bar.add_task(doing, total=cut.bytes)
-        for piece, taken in cut:
-            yield piece
-            bar.advance(task, taken)
+        roles, lags, source = self.model.schema.roles, self.model.schema.lags, self.source
+        cut = None
+        files = source != "-" and not self.options.get("baskets") and self.model.wide is None  # a pipe is read once
+        if files and (several(source) or Path(source).is_file()):
+            cut = Portions(Path(source), roles.of("group"), self.size, self.options)
+        if cut is None or not roles.of("group") or lags or not cut.worthwhile:
+            with working(self.doing):
+                yield read(source, self.options)
+            return
+        with working("Looking through the table"):
+            cut.look()
+        yield from self._scattered(cut) if cut.scattered is not None else self._together(cut)
 
+    def _together(self, cut: "Portions") -> "Iterator[Table]":
+        from rich.progress import Progress
 
-def _check_memory(cut: "Portions") -> None:
-    """A DataError for a table that will not fit, and cannot be cut."""
-    try:
-        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    except (AttributeError, ValueError, OSError):
-        return
-    if cut.bytes > memory // 4:
-        raise DataError(
-            f"{str(cut.path)!r} is too large to be read at once, and cannot be read in pieces: the rows of "
-            f"{cut.scattered} are not together. Sort it by {', '.join(cut.group)}."
-        )
+        with Progress(console=_console(), disable=not sys.stderr.isatty()) as bar:
+            task = bar.add_task(self.doing, total=cut.bytes)
+            for piece, taken in cut:
+                yield piece
+                bar.advance(task, taken)
+
+    def _scattered(self, cut: "Portions") -> "Iterator[Table]":
+        from efattn.data.gathering import gathered
+
+        assert self.folder is not None
+        for piece, rows in gathered(cut.source, cut.group, self.folder, cut.size):
+            self.rows = rows
+            with working(self.doing):
+                yield piece
+
+    def in_order(self, answers: Iterator[Any]) -> Iterator[Any]:
+        """Answers to each piece as frames, in the order of the table."""
+        first = next(answers, None)
+        if first is None:
+            return
+        if self.rows is None:
+            yield first
+            yield from answers
+            return
+        from efattn.data.gathering import in_order
+
+        assert self.folder is not None
+        numbered = ((answer, self.rows) for answer in chain([first], answers))
+        place = self.folder.with_name(f"{self.folder.name}-answers")
+        place.mkdir()
+        try:
+            yield from in_order(numbered, place, max(self.size // 64, 1))
+        finally:
+            shutil.rmtree(place, ignore_errors=True)
 
 
 @contextlib.contextmanager

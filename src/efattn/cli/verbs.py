@@ -65,7 +65,7 @@ def score(
 
     from efattn import inference
 
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Scoring")
+    pieces = tables.Pieces(fitted, table, layout, piece_size, "Scoring")
     scores = inference.score(fitted, pieces, member=member, tell=note)
     if json:
         out.print_json(scores)
@@ -106,8 +106,8 @@ def predict(
     <value>_mean, _sd, _lower and _upper, each from its context, never from itself; to standard output as CSV, or to a
     file.
 
-    A file larger than --piece-size is read in pieces, if the rows of each group are together and the model sees no
-    lags."""
+    A table larger than --piece-size, a folder of files too, is read in pieces of whole groups, unless the model sees
+    lags; where groups are scattered, they are brought together on disk first."""
     out.check_output(output, force, out.FORMATS)
     arguments.check_piece_size(piece_size)
     arguments.check_interval(interval)
@@ -117,9 +117,9 @@ def predict(
     from efattn import inference
 
     known = None if given is None else [name.strip() for word in given for name in word.split(",")]
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Predicting", out.checker(output, json))
+    pieces = tables.Pieces(fitted, table, layout, piece_size, "Predicting", out.checker(output, json))
     told = inference.predict(fitted, pieces, interval, quantiles=levels, given=known, member=member, tell=note)
-    out.deliver_rows(told, output, json)
+    out.deliver_rows(pieces.in_order(told), output, json)
 
 
 @arguments.laid_out

@@ -1,15 +1,18 @@
 """Arrays that are files, mapped into memory: opened, and computed from each other block by block.
 
-Nothing here holds more than a block of an array. A mapped array may be written to, and its file stays as it is.
+Nothing here holds more than a block of an array. Small ones may be written to, and their files stay as they are; large
+ones may not, so that no system sets memory aside for them.
 """
 
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 BLOCK = 2**18  # rows at a time
+SMALL = 2**28  # bytes
 KEPT = 2  # standardised values beside a field, the newest
 
 
@@ -18,7 +21,8 @@ def mapped(path: Path, dtype: np.dtype, columns: Sequence[int] = ()) -> np.ndarr
     rows = path.stat().st_size // (dtype.itemsize * int(np.prod(columns, dtype=np.int64)))
     if not rows:
         return np.zeros((0, *columns), dtype)
-    return np.memmap(path, dtype, "c", shape=(rows, *columns)).view(np.ndarray)
+    mode: Any = "c" if path.stat().st_size <= SMALL else "r"
+    return np.memmap(path, dtype, mode, shape=(rows, *columns)).view(np.ndarray)
 
 
 def mapped_from(x: np.ndarray) -> Path | None:

@@ -111,37 +111,37 @@ class Partition:
 
 def partition(source: Source, roles: Roles, folder: Path, when: bool | str) -> Partition:
     """when: as in `Schema.fit_encode`. Writes into the folder, which is there."""
-    thinned = _thinned(source, roles)
+    names = thinned(source, roles.of("group"), BUCKET)
     table = Table.read({name: [0] for name in source.types})
     for role in (*SEVERAL, *SINGLE):
         table.require(roles.of(role), role)
-    bounds = _bounds(thinned, max(-(-source.bytes // BUCKET), 1))
+    bounds = bounds_of(names, max(-(-source.bytes // BUCKET), 1))
     done = Partition(folder, roles)
     done.files = [folder / f"rows-{k:05}.arrow" for k in range(len(bounds) + 1)]
-    with _Writers(done.files) as writers:
+    with Writers(done.files) as writers:
         for part in source.parts(roles.columns):
             if len(part.frame):
-                with _placed(part, len(source.files) > 1):
+                with placed(part, len(source.files) > 1):
                     frame = _numbered(done, part, source.types, when)
-                writers.write(frame, _which(frame, bounds, len(roles.of("group"))))
+                writers.write(frame, which_file(frame.select(f"k{c}" for c in range(len(roles.of("group")))), bounds))
                 done.count(part)
     if not done.total:
         raise DataError("The table has no rows: there is nothing to fit.")
     return done
 
 
-def _thinned(source: Source, roles: Roles) -> list["pl.DataFrame"]:
+def thinned(source: Source, names: Sequence[str], bucket: int) -> list["pl.DataFrame"]:
     """The names of the groups of every so manyth row, as keys, where more than one file is to be written. The types
     are known after it."""
     import polars as pl
 
     for _ in source.look():
         pass
-    names, kept, step = roles.of("group"), list[pl.DataFrame](), 1
-    if source.bytes <= BUCKET or any(name not in source.types for name in names):
+    kept, step = list[pl.DataFrame](), 1
+    if source.bytes <= bucket or any(name not in source.types for name in names):
         return []
     for part in source.parts(names) if names else ():
-        with _placed(part, len(source.files) > 1):
+        with placed(part, len(source.files) > 1):
             some = part.frame.select(names).gather_every(step)
             columns = [keys(some[name], "group", first=part.first)[0].alias(f"k{c}") for c, name in enumerate(names)]
         kept.append(pl.DataFrame(columns).drop_nulls())
@@ -150,7 +150,7 @@ def _thinned(source: Source, roles: Roles) -> list["pl.DataFrame"]:
     return kept
 
 
-def _bounds(thinned: list["pl.DataFrame"], number: int) -> list[tuple[Any, ...]]:
+def bounds_of(thinned: list["pl.DataFrame"], number: int) -> list[tuple[Any, ...]]:
     """The first name of each file but the first."""
     import polars as pl
 
@@ -162,14 +162,13 @@ def _bounds(thinned: list["pl.DataFrame"], number: int) -> list[tuple[Any, ...]]
     return sorted(set(rows) - {frame.row(0)} if rows else ())
 
 
-def _which(frame: "pl.DataFrame", bounds: list[tuple[Any, ...]], columns: int) -> np.ndarray:
-    """(row,): the number of the file that each row belongs to."""
+def which_file(names: "pl.DataFrame", bounds: list[tuple[Any, ...]]) -> np.ndarray:
+    """(row,): the number of the file that each row belongs to, by the keys of its group."""
     import polars as pl
 
     if not bounds:
-        return np.zeros(len(frame), np.int32)
-    names = frame.select(f"k{c}" for c in range(columns))
-    if columns == 1 and names.dtypes[0] != pl.String:
+        return np.zeros(1, np.int32)
+    if names.width == 1 and names.dtypes[0] != pl.String:
         found: np.ndarray = np.searchsorted(np.array([b[0] for b in bounds]), names["k0"].to_numpy(), "right")
         return found.astype(np.int32)
     each = names.unique()
@@ -243,7 +242,7 @@ def _when(done: Partition, reading: Reading, sure: bool) -> np.ndarray:
 
 
 @contextlib.contextmanager
-def _placed(part: Part, several: bool) -> Iterator[None]:
+def placed(part: Part, several: bool) -> Iterator[None]:
     """An error about a row says in which file."""
     try:
         yield
@@ -255,25 +254,26 @@ def _placed(part: Part, several: bool) -> Iterator[None]:
 
 
 @final
-class _Writers:
+class Writers:
     """Files of rows, each opened when its first row comes."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self.files, self.stack = files, contextlib.ExitStack()
         self.open: dict[int, Any] = {}
 
-    def __enter__(self) -> "_Writers":
+    def __enter__(self) -> "Writers":
         return self
 
     def __exit__(self, *error: object) -> None:
         self.stack.close()
 
     def write(self, frame: "pl.DataFrame", which: np.ndarray) -> None:
-        """Rows keep their order."""
+        """which: (row,), the number of the file of each; rows keep their order."""
+        import polars as pl
         import pyarrow as pa
 
         for k in np.unique(which).tolist():
-            rows = (frame if len(self.files) == 1 else frame.filter(which == k)).to_arrow()
+            rows = (frame if len(self.files) == 1 else frame.filter(pl.Series(which == k))).to_arrow()
             if k not in self.open:
                 file = self.stack.enter_context(self.files[k].open("wb"))
                 self.open[k] = self.stack.enter_context(pa.ipc.new_stream(file, rows.schema))

@@ -222,7 +222,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         assert blueprint.train is not None
         with saving.without_memory():
             empty = Model(self._terms(blueprint))
-        memory.check(empty, blueprint.train, options.draws, options.tokens, resolve_device(options))
+        memory.check(empty, blueprint.train, options.most_targets, options.tokens, resolve_device(options))
         claimed = contextlib.nullcontext() if kept is None else kept.claimed(resume)
         with claimed, threads.suited_to(blueprint.train.count):
             self._fit_parts(blueprint, options, stages, callbacks, kept, resume)

@@ -76,7 +76,8 @@ class Part(NamedTuple):
 
     def log_prob(self, batch: Batch) -> Scores:
         with enough_memory(batch):
-            return Scores(*(x.cpu() for x in on(self.model, self.device).log_prob(batch.to(self.device))))
+            values, scored, weight, _ = on(self.model, self.device).log_prob(batch.to(self.device))
+            return Scores(values.cpu(), scored.cpu(), weight.cpu())
 
 
 @final

@@ -31,6 +31,11 @@ class Scores(NamedTuple):
     values: Tensor
     scored: Tensor
     weight: Tensor
+    whole: Tensor | None = None  # the weight of all targets, where these were drawn from them
+
+    def weights(self) -> Tensor:
+        """Of all targets together."""
+        return (self.weight * self.scored).sum() if self.whole is None else self.whole
 
     def mean(self) -> Tensor:
         weight = self.weight * self.scored
@@ -111,12 +116,13 @@ class Conditionals(nn.Module, ABC):
         mean."""
         scored = self.targets(batch)
         weight = torch.ones_like(scored, dtype=torch.get_default_dtype()) if batch.weight is None else batch.weight
-        slots = None
+        slots = whole = None
         if draws is not None and draws < batch.length:
+            whole = (weight * scored).sum()
             slots, drawn = draw(scored, draws)
             scored, weight = at(scored, slots), at(weight, slots) * drawn
         values = self._item_log_prob if self.of_items else self._value_log_prob
-        return Scores(values(batch, slots, scored), scored, weight)
+        return Scores(values(batch, slots, scored), scored, weight, whole)
 
     def targets(self, batch: Batch) -> Tensor:
         """(batch, length): the positions that are scored."""

@@ -19,10 +19,12 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.utils.checkpoint import checkpoint
 
 from efattn.network.attention import Attention
 from efattn.network.visibility import Visibility
 
+BLOCK = 2**25  # bytes of an array of all columns and some rows
 FLOOR = -1e30  # stands for the maximum of nothing
 
 
@@ -111,12 +113,40 @@ def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Vis
             onto_new = None if bias is None else _at(bias, visibility.slots, visibility.leading)
         else:
             onto_new = layer.bias(visibility.gap_onto_slots())  # (batch, head, target, row)
-        biases = (bias, onto_new)
-        outputs = _SoftmaxSwap.apply(q, k, v, k_new, *biases, visible, onto, visibility.slots, visibility.leading)
-        keep, drop, add, total, rest, target, valid = outputs
+        rows = (q, bias, onto_new, visible, onto)
+
+        def swapped(q: Tensor, bias: Any, new: Any, visible: Tensor, onto: Any) -> tuple[Tensor, ...]:
+            where = (visible, onto, visibility.slots, visibility.leading)
+            return _SoftmaxSwap.apply(q, k, v, k_new, bias, new, *where)
+
+        keep, drop, add, total, rest, target, valid = _by_rows(swapped, rows)
         return Swap(keep, drop, add, total, rest, LargestEntry(target, valid), old, new)
     keep, drop, add, total = _linear(q, k, v, k_new, visible, onto, visibility.slots, layer.average)
     return Swap(keep, drop, add, total, total, None, old, new)
+
+
+def _by_rows(swapped: Any, rows: tuple[Tensor | None, ...]) -> Any:
+    """Of rows in blocks, where one array of all columns and rows would be large: no row knows of another. In the
+    backward pass each block is computed once more."""
+    q = rows[0]
+    assert q is not None
+    count, row = q.shape[2], q.shape[:3].numel() * q.element_size()
+    step = max(BLOCK // max(row, 1), 1)
+    if count <= step:
+        return swapped(*rows)
+    parts = []
+    for start in range(0, count, step):
+        some = slice(start, start + step)
+        mine = [q[:, :, some]]
+        mine += [x if x is None or x.shape[-1] == 1 else x[..., some] for x in rows[1:]]  # type: ignore[misc]
+        again = torch.is_grad_enabled()
+        parts.append(
+            checkpoint(swapped, *mine, use_reentrant=False, preserve_rng_state=False) if again else swapped(*mine)
+        )
+    keep, drop, add, total, rest, target, valid = zip(*parts, strict=True)
+    wide = [torch.cat(x, -1) for x in (keep, drop, add)]
+    far = [torch.cat(x, 2) for x in (total, rest)]
+    return (*wide, *far, torch.cat(target, -1), None if valid[0] is None else torch.cat(valid, -1))
 
 
 def _at(x: Tensor, slots: Tensor, leading: bool) -> Tensor:

@@ -16,6 +16,7 @@ from typing import Any, Literal, cast, final
 
 import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from efattn.network.attention import Attention, Kind, Scale
 from efattn.network.embeddings import mlp
@@ -25,6 +26,7 @@ Norm = Literal["pre", "post"]
 Content = Literal["mixing", "isolated"]
 FEW = 2**24  # numbers in all copies, below which a GPU is done with them before it could launch anything smarter
 SMALL, SHORT = 2**16, 7  # the same on a CPU; and positions, up to which copies are cheap however many groups there are
+LONG = 2**28  # bytes that the targets of long groups may take at a time
 Noise = tuple[Tensor, Tensor] | None  # factors (batch, 1, width) for what attention and feed-forward add
 
 
@@ -137,8 +139,36 @@ class Stack(nn.Module):
             noise = list(zip(rest[::2], rest[1::2], strict=True))
             content, masked = content * first, masked * first
         inputs = Inputs(content, masked, visibility, noise, weights)
-        path = path or self.choose(inputs)
-        return self.final(path(self, inputs))
+        if path is not None or weights is not None:
+            return self.final((path or self.choose(inputs))(self, inputs))
+        return self.final(self.in_chunks(inputs))
+
+    def in_chunks(self, inputs: Inputs) -> Tensor:
+        """All targets at once where that takes little memory, else some at a time, and once more in the backward pass:
+        a target's row knows nothing of the other targets."""
+        total, step = inputs.masked.shape[1], self.targets_at_once(inputs)
+        if total <= step:
+            return self.choose(inputs)(self, inputs)
+        step = -(-total // -(-total // step))  # of nearly equal size
+
+        def chunk(start: int) -> Tensor:
+            some = slice(start, start + step)
+            here = inputs.visibility.at(inputs.visibility.slots[:, some])
+            mine = replace(inputs, masked=inputs.masked[:, some], visibility=here)
+            return self.choose(mine)(self, mine)
+
+        starts = range(0, total, step)
+        if not torch.is_grad_enabled():
+            return torch.cat([chunk(start) for start in starts], 1)
+        return torch.cat([checkpoint(chunk, s, use_reentrant=False, preserve_rng_state=False) for s in starts], 1)
+
+    def targets_at_once(self, inputs: Inputs) -> int:
+        """As many as take about LONG bytes, by what a target and a row of its group take on each path."""
+        batch, size, _ = inputs.content.shape
+        two_streams = inputs.visibility.causal or len(self.blocks) <= 1
+        pair = 26 if two_streams else 64 * self.layers[0].attention.heads
+        room = LONG if inputs.content.device.type == "cpu" else 16 * LONG
+        return max(room // max(pair * batch * size, 1), 1)
 
     def draw(self, like: Tensor, number: int) -> list[Tensor]:
         keep = 1 - self.dropout

@@ -109,7 +109,7 @@ class Fitting:
         if self.team is not None:
             device = self.team.device(device)
             self.team.share(self.model.state_dict())
-        memory.check(self.model, self.data, self.options.draws, self.options.tokens, device)
+        memory.check(self.model, self.data, self.options.most_targets, self.options.tokens, device)
         self.model.to(device)
         if self.checkpoint is not None:
             self.checkpoint.prepare()
@@ -127,7 +127,7 @@ class Fitting:
             for number, name in enumerate(names[first:], first):
                 torch.manual_seed(self.seed + number)
                 mine = state if number == first else None
-                with memory.told(self.data, self.options.draws, self.options.tokens, device):
+                with memory.told(self.data, self.options.most_targets, self.options.tokens, device):
                     _Term(self, name, device).run(mine, tensors)
                 if self.interrupted:
                     break
@@ -343,8 +343,8 @@ class _Term:
         if not len(batch.exists):
             return torch.zeros((), device=self.device), torch.zeros((), device=self.device)
         with torch.autocast("cuda", torch.bfloat16) if self.mixed() else nullcontext():
-            scores = self.term.log_prob(batch.to(self.device), self.options.draws)
-        return (scores.values * scores.weight).sum(), (scores.weight * scores.scored).sum()
+            scores = self.term.log_prob(batch.to(self.device), self.options.most_targets)
+        return (scores.values * scores.weight).sum(), scores.weights()
 
     def mixed(self) -> bool:
         return self.options.precision == "mixed" and self.device.type == "cuda"

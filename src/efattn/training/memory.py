@@ -2,7 +2,8 @@
 
     two streams    26 n t bytes (one layer: 14)      the rest, two layers: 64 heads n t, more: 16 heads n t
 
-for the n rows of the longest group and t targets of it at a time: what was measured of a step, rounded down. Parameters
+for the n rows of the longest group and t targets of it at a time: what was measured of a step, rounded down. Targets
+of long groups are taken some at a time (network/stack.py), so that this is bounded; masks of n^2 are not. Parameters
 are counted four times: weights, gradients and the optimiser's two moments.
 """
 
@@ -18,9 +19,11 @@ import torch
 from efattn.data import Groups
 from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Model, Term
+from efattn.network.stack import LONG
 
 SIGNS = ("allocate", "out of memory", "not enough memory", "size calculation overflowed")  # as torch puts it
 COPIES, FLOAT = 4, 4
+PAIRS = 4  # bytes for each pair of rows, whatever the targets: masks
 
 
 class Longest(NamedTuple):
@@ -51,7 +54,7 @@ def check(model: Model, data: Groups, draws: int | None, tokens: int, device: to
         )
     pair = max((per_pair(model[name]) for name in model.terms), default=0)
     targets = longest.rows if draws is None else min(draws, longest.rows)
-    needed = pair * longest.rows * targets + weights
+    needed = min(pair * longest.rows * targets, 2 * LONG) + PAIRS * longest.rows**2 * (pair > 0) + weights
     if needed > there:
         raise DataError(
             f"Training takes {_size(needed)} of memory, and there are {_size(there)}: the longest group has "
