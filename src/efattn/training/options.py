@@ -1,5 +1,6 @@
 """What the options of training ask for: the device, and what draws candidates."""
 
+import numpy as np
 import torch
 
 from efattn.data import Groups
@@ -30,5 +31,5 @@ def candidates(term: Conditionals, data: Groups, options: Training, seed: int) -
     number = options.candidates_for(size) if term.of_items else None
     if number is None or data.item is None:
         return None
-    counts = torch.bincount(torch.as_tensor(data.item), minlength=size)[:size]
+    counts = torch.as_tensor(np.bincount(data.item, minlength=size)[:size])
     return Candidates(counts.to(term.get_buffer("inside").device), number, seed)
