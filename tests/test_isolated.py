@@ -151,3 +151,12 @@ def test_an_estimator_is_fitted_kept_and_asked_with_it(tmp_path):
     mine = pl.col("place") == 2
     before, after = (model.predict(one).filter(mine)["t_mean"] for one in (table, changed))
     assert (before - after).abs().max() < 1e-5
+
+
+def test_the_benchmark_measures_both_kinds():
+    from efattn.bench import content
+
+    works = content.works("feed-forward", 2, 20)
+    assert set(works) == {"mixing", "isolated"}
+    for work in works.values():
+        work()

@@ -152,6 +152,10 @@ def test_rows_that_nobody_looked_up_stay():
     moved = (p != 1).any(1)
     assert moved.tolist() == [False, True, False, True, False]
     assert optimiser.moments[0].steps.tolist() == [0, 2, 0, 2, 0]
+    before = p.detach().clone()
+    optimiser.step(torch.ones(()))  # stopped: nothing changes
+    assert torch.equal(p, before)
+    assert optimiser.moments[0].steps.tolist() == [0, 2, 0, 2, 0]
 
 
 def test_few_items_are_all_scored_unless_asked_otherwise():

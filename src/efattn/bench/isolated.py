@@ -1,6 +1,6 @@
 """What isolated content costs in nats: networks alone, on six sets, beside those whose content mixes positions.
 
-    python -m efattn.bench.isolated FOLDER --jobs 16 --seeds 2 --layers 2 3 --feed-forward 0 64
+    python -m efattn.bench.isolated --jobs 16 --seeds 2
 
 Fitted on training groups (no companions, nothing refitted), stopped and chosen among sizes on validation groups; the
 chosen network of each kind then scores the test groups, once. Sets are those of the experiments, with as many groups as
@@ -34,8 +34,7 @@ SETS = (
     "sequences, others",
 )
 KINDS = ("one layer", "mixing", "isolated")
-LAYERS = (2, 3)
-ROWS, LONGEST, STEPS = 12_000, 110, 3_000
+ROWS, LONGEST, STEPS = 8_000, 110, 2_500
 
 
 class Unit(NamedTuple):
@@ -127,13 +126,14 @@ def compared(units: Sequence[Unit], found: Mapping[Unit, dict[str, Any]], folder
 
 
 def run(
-    titles: Sequence[str], seeds: int, layers: Sequence[int], feed_forward: Sequence[int], jobs: int, **how: Any
+    titles: Sequence[str], seeds: int, depths: Mapping[str, Sequence[int]], inner: Sequence[int], jobs: int, **how: Any
 ) -> list[dict[str, Any]]:
-    """All sets and seeds; prints a row as soon as it is known. how: rows, steps, device."""
+    """All sets and seeds; prints a row as soon as it is known. depths: by kind; inner: widths of feed-forward blocks;
+    how: rows, steps, device."""
     units = [
-        Unit(title, kind, depth, inner, seed)
-        for seed, title, kind, inner in product(range(seeds), titles, KINDS, feed_forward)
-        for depth in ((1,) if kind == "one layer" else layers)
+        Unit(title, kind, depth, width, seed)
+        for seed, title, kind, width in product(range(seeds), titles, KINDS, inner)
+        for depth in depths[kind]
     ]
     units.sort(key=lambda unit: (unit.kind != "mixing", -unit.layers, -unit.feed_forward))  # what takes longest first
     found: dict[Unit, dict[str, Any]] = {}
@@ -160,16 +160,20 @@ def main() -> None:
     asked.add_argument("folder", nargs="?", default="benchmarks/results", help="where isolated.json goes")
     asked.add_argument("--jobs", type=int, default=1, help="fits side by side, one thread each")
     asked.add_argument("--seeds", type=int, default=2)
-    asked.add_argument("--layers", type=int, nargs="+", default=LAYERS, help="to choose from")
-    asked.add_argument("--feed-forward", type=int, nargs="+", default=(0,), help="widths to choose from")
+    asked.add_argument("--mixing", type=int, nargs="+", default=(2,), help="layers to choose from")
+    asked.add_argument("--isolated", type=int, nargs="+", default=(2, 3, 4), help="the same, of isolated content")
+    asked.add_argument("--feed-forward", type=int, nargs="+", default=(0,), help="widths to choose from, of both")
     asked.add_argument("--rows", type=int, default=ROWS, help="of training, about")
     asked.add_argument("--steps", type=int, default=STEPS, help="planned, of each fit")
     asked.add_argument("--device", default="cpu")
     asked.add_argument("--only", action="append", help="one set; may be given again")
-    told = vars(asked.parse_args())
-    folder, titles = Path(told.pop("folder")), told.pop("only") or SETS
+    told = asked.parse_args()
+    depths = {"one layer": (1,), "mixing": told.mixing, "isolated": told.isolated}
+    how = {"rows": told.rows, "steps": told.steps, "device": told.device}
+    records = run(told.only or SETS, told.seeds, depths, told.feed_forward, told.jobs, **how)
+    about = {"protocol": "train only, networks alone", "seeds": told.seeds, **how}
     command = " ".join(["python -m efattn.bench.isolated", *sys.argv[1:]])
-    keep(folder, "isolated", run(titles, **told), **told, protocol="train only, networks alone", command=command)
+    keep(Path(told.folder), "isolated", records, **about, command=command)
 
 
 if __name__ == "__main__":

@@ -20,7 +20,6 @@ from torch import Tensor
 from efattn.data import Batch, Groups, Roles
 from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model, orders
-from efattn.network import Candidates
 from efattn.training import memory
 from efattn.training.ahead import Batches
 from efattn.training.checkpoint import Checkpoint
@@ -28,7 +27,7 @@ from efattn.training.extremes import extremes, words
 from efattn.training.held_out import HeldOut
 from efattn.training.ledger import Ledger
 from efattn.training.optimiser import Adam, clip
-from efattn.training.options import DROPS, Training, resolve_device
+from efattn.training.options import DROPS, Training, candidates, resolve_device
 from efattn.training.replay import Replay
 from efattn.training.teams import Lost, Team, seconds_since
 
@@ -168,7 +167,7 @@ class _Term:
             with self.fitting.usable():
                 self.restore(state, tensors)
         try:
-            self.term.draw_candidates(self.candidates())
+            self.term.draw_candidates(candidates(self.term, self.fitting.data, self.options, self.fitting.seed))
             while not self.finished():
                 self.epoch()
         except KeyboardInterrupt:
@@ -183,15 +182,6 @@ class _Term:
             self.term.load_state_dict({k: v.to(self.device) for k, v in self.best.items()})
         elif self.mean:
             _copy(self.mean, self.parameters)
-
-    def candidates(self) -> Candidates | None:
-        """What draws items to stand for all others, where there are so many that it should."""
-        item, size = self.fitting.data.item, self.term.family.size
-        number = self.options.candidates_for(size) if self.term.of_items and item is not None else None
-        if number is None or item is None:
-            return None
-        counts = torch.bincount(torch.as_tensor(item), minlength=size)[:size]
-        return Candidates(counts.to(self.device), number, self.fitting.seed)
 
     def left_alone(self, error: Lost) -> Lost:
         """Its step was not taken: what is saved now is what the next one depends on."""

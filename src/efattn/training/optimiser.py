@@ -49,7 +49,7 @@ class Adam:
             there = [(number, p, p.grad) for number, p in numbered if p.grad is not None]
             for number, p, grad in there:
                 if grad.is_sparse:
-                    self._step_rows(p, grad.coalesce(), self._moments(number, p, len(p)), decay)
+                    self._step_rows(p, grad.coalesce(), self._moments(number, p, len(p)), decay, stopped)
             some = [(p, grad, *self._moments(number, p)) for number, p, grad in there if not grad.is_sparse]
             if not some:
                 continue
@@ -86,16 +86,16 @@ class Adam:
                 if names[0] in tensors:
                     self.moments[number] = Moments(*(tensors[name].clone().to(p.device) for name in names))
 
-    def _step_rows(self, p: nn.Parameter, grad: Tensor, moments: Moments, decay: float) -> None:
+    def _step_rows(self, p: nn.Parameter, grad: Tensor, moments: Moments, decay: float, stopped: Tensor | None) -> None:
         rows, g = grad.indices()[0], grad.values()
-        steps = moments.steps[rows] + 1
         mean = moments.mean[rows].lerp_(g, 1 - BETAS[0])
         square = moments.square[rows].mul_(BETAS[1]).addcmul_(g, g, value=1 - BETAS[1])
-        for whole, mine in zip(moments, (mean, square, steps), strict=True):
-            whole[rows] = mine
-        first, second = (1 - beta ** steps.unsqueeze(1).double() for beta in BETAS)
-        change = mean.div_(first.to(g.dtype)).div_(square.div_(second.to(g.dtype)).sqrt_().add_(EPSILON))
-        p[rows] = p[rows].mul_(1 - self.rate * decay).sub_(change, alpha=self.rate)
+        steps = moments.steps[rows] + 1
+        first, second = ((1 - beta ** steps.unsqueeze(1).double()).to(g.dtype) for beta in BETAS)
+        change = (mean / first).div_((square / second).sqrt_().add_(EPSILON))
+        weights = p[rows].mul_(1 - self.rate * decay).sub_(change, alpha=self.rate)
+        for whole, new in zip((*moments, p), (mean, square, steps, weights), strict=True):
+            whole[rows] = new if stopped is None else torch.where(stopped > 0, whole[rows], new)
 
     def _moments(self, number: int, p: nn.Parameter, *shape: int) -> Moments:
         """shape: of the number of steps."""

@@ -1,11 +1,15 @@
-"""Where a model is fitted: the device that the options of training ask for."""
+"""What the options of training ask for: the device, and what draws candidates."""
 
+import numpy as np
 import torch
 
+from efattn.data import Groups
 from efattn.errors import DataError, named
+from efattn.models import Conditionals
+from efattn.network import Candidates
 from efattn.options import DROPS, FACTOR, Training
 
-__all__ = ["DROPS", "FACTOR", "Training", "resolve_device"]
+__all__ = ["DROPS", "FACTOR", "Training", "candidates", "resolve_device"]
 
 
 def resolve_device(options: Training) -> torch.device:
@@ -19,3 +23,13 @@ def resolve_device(options: Training) -> torch.device:
             f"{named('device')} {options.device!r} is not there: {str(error).splitlines()[0]}", option="device"
         ) from error
     return device
+
+
+def candidates(term: Conditionals, data: Groups, options: Training, seed: int) -> Candidates | None:
+    """What draws items to stand for all others, where there are so many that it should; by how often they come."""
+    size = term.family.size
+    number = options.candidates_for(size) if term.of_items else None
+    if number is None or data.item is None:
+        return None
+    counts = torch.as_tensor(np.bincount(data.item, minlength=size)[:size])
+    return Candidates(counts.to(term.get_buffer("inside").device), number, seed)
