@@ -82,7 +82,7 @@ def measure(folder: Path, rows: int, steps: int = STEPS) -> dict[str, Any]:
     from efattn.data import Roles
     from efattn.data.stored import Stored
     from efattn.training import Fitting
-    from efattn.training.loop import mean_log_prob
+    from efattn.training.held_out import mean_log_prob
 
     record: dict[str, Any] = {"rows": rows, "files": len(list(folder.iterdir())), "steps": steps}
     record["parquet_bytes"] = sum(path.stat().st_size for path in folder.iterdir())

@@ -42,6 +42,6 @@ def joint(
 
     from efattn import inference
 
-    pieces = tables.pieces(fitted, table, layout, piece_size, "Going through orders")
+    pieces = tables.Pieces(fitted, table, layout, piece_size, "Going through orders")
     told = inference.joint_log_density(fitted, pieces, orders=orders, seed=seed, member=member, tell=note)
     out.deliver_rows(told, output, json)
