@@ -32,9 +32,9 @@ def test_sizes_grow_with_rows_and_items(kind, rows, items, width, dropout):
 
 
 def test_what_is_said_stays():
-    said = EFA(width=20, heads=5, layers=1, feed_forward=7, norm="post", dropout=0.0)
+    said = EFA(width=20, heads=5, layers=1, feed_forward=7, norm="post", dropout=0.0, tied=False)
     for rows in (100, 10**6):
-        assert sizing.chosen(said, "item", rows, 5000) == (20, 5, 1, 7, "post", 0.0)
+        assert sizing.chosen(said, "item", rows, 5000) == (20, 5, 1, 7, "post", 0.0, False)
     assert sizing.chosen(EFA(heads=3), "item", 100, 10).width == 33
     assert sizing.chosen(EFA(width=9), "item", 100, 10).heads == 1
     assert not list(sizing.others(said, sizing.chosen(said, "item", 100, 10)))

@@ -232,7 +232,9 @@ class EFAOptions(_Model):
         "How much work a fit may be: quick takes a quarter of the steps, one split and no second fit; best tries other "
         "sizes on held-out groups and trains an ensemble. What is said explicitly stays.",
     )
-    layers: int | Literal["auto"] = _field("auto", "Layers of attention; auto for 2.", low=1, high=256)
+    layers: int | Literal["auto"] = _field(
+        "auto", "Layers of attention; auto for 2, and 1 where item vectors are tied.", low=1, high=256
+    )
     content: Literal["mixing", "isolated"] = _field(
         "mixing",
         "What rows of the context look at: mixing, each other, so that in others every target needs a context of its "
@@ -241,7 +243,7 @@ class EFAOptions(_Model):
     heads: int | Literal["auto"] = _field("auto", "Heads of each layer; auto for 2, or 4.", low=1, high=_WIDEST)
     width: int | Literal["auto"] = _field(
         "auto",
-        f"Of the vectors, a multiple of {named('heads')}; auto for 32, and up to 128 as items and rows grow.",
+        f"Of the vectors, a multiple of {named('heads')}; auto for 32, and up to 256 as items and rows grow.",
         low=1,
         high=_WIDEST,
     )
@@ -253,9 +255,14 @@ class EFAOptions(_Model):
     )
     dropout: float | Literal["auto"] = _field(
         "auto",
-        "Of embeddings and layers; auto for 0.1, and 0.3 for items of fewer than 100,000 rows.",
+        "Of embeddings and layers; auto for 0.1, 0.3 for items of fewer than 100,000 rows, 0.6 where they are tied.",
         low=0,
         below=1,
+    )
+    tied: bool | Literal["auto"] = _field(
+        "auto",
+        "Predict an item by the vector that it has as context, as sure of itself as held-out groups ask for; auto does "
+        "for more than 300 items with fewer than 30 rows each.",
     )
     hide: float | Literal["auto"] = _field(
         "auto",

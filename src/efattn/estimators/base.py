@@ -307,6 +307,8 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         if second.interrupted:
             self.fitted_ = replace(self.fitted_, interrupted=True)
             return ()
+        for new, old in zip(second.models, trained.models, strict=True):
+            members.as_sure(new, old)
         return second.models
 
     def update(

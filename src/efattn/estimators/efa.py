@@ -30,6 +30,7 @@ from efattn.network import (
     OwnAttributes,
     Rates,
     Stack,
+    Tied,
     ValueMLP,
     perceptron,
 )
@@ -105,8 +106,13 @@ class EFA(EFAOptions, GroupEstimator):
         parts = ItemVectors(family.size, sizes.width, features=_mapped(features, sizes.width))
         added = OwnAttributes(own, 2 * sizes.width, sizes.width) if own else None
         embedding = Embedding(parts, lag=self._lag(sizes), mix=self._mix(sizes), positions=positions, own=added)
-        body = perceptron(sizes.width, (), family.size) if features is None else None
-        head = Head(body or FeaturedItems(sizes.width, family.size, features), family.shared)  # type: ignore[arg-type]
+        if features is not None:
+            head = Head(FeaturedItems(sizes.width, family.size, features), family.shared)
+        else:
+            body = Tied(parts) if sizes.tied else perceptron(sizes.width, (), family.size)
+            head = Head(body, family.shared, calibrated=sizes.tied)
+        if sizes.tied:
+            parts.begin_short()
         gaps = self._gaps(blueprint)
         stack = self._stack(sizes, gaps=gaps is not None)
         return Term(

@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
+import torch
+
 from efattn import __version__
 from efattn.data import Groups
 from efattn.errors import DataError, Note, named, option
@@ -126,6 +128,15 @@ def replays(trained: Trained, blueprint: Blueprint, options: Training, seed: int
         by_term = {name: [record for record in mine if record["term"] == name] for name in model.terms}
         served[k] = {name: replay(some, batches, options) for name, some in by_term.items()}
     return served
+
+
+@torch.no_grad()
+def as_sure(new: Model, old: Model) -> None:
+    """Give a model of all groups the sharpness that held-out groups asked for."""
+    for name in new.terms:
+        mine, theirs = new[name].sharpness, old[name].sharpness
+        if mine is not None and theirs is not None:
+            mine.copy_(theirs)
 
 
 def epoch_steps(blueprint: Blueprint, options: Training, seed: int) -> int:

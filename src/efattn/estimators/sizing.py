@@ -3,6 +3,8 @@
     width      32; of values from 500,000 rows on 64; of more than 300 items 64 from 20,000 rows on, 128 from 500,000 on
     heads      2, and 4 from a width of 128 on
     dropout    of values 0.1; of items 0.3 below 100,000 rows, 0.1 from there on
+    tied       of more than 300 items with fewer than 30 rows each: one layer, width 256, dropout 0.6; an item is
+               predicted by the vector that it has as context, and held-out groups say how sure to be
 
 An item is known by its vector, so that a large catalogue wants wide ones, and rows to learn them from; a few dozen
 items do with narrow ones however many rows there are. What overfits first is an item term of few rows. dev/LOG.md has
@@ -32,9 +34,10 @@ class Sizes(NamedTuple):
     feed_forward: int
     norm: Literal["pre", "post"] | None
     dropout: float
+    tied: bool = False
 
 
-MANY_ITEMS = 300
+MANY_ITEMS, SELDOM = 300, 30  # items, and rows of each
 SOME_ROWS, MANY_ROWS, MOST_ROWS = 20_000, 100_000, 500_000
 SHORTER = 4  # times fewer steps, where sizes are only compared
 LARGEST_DROPOUT = 0.5
@@ -43,22 +46,26 @@ LARGEST_DROPOUT = 0.5
 def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
     """Of the item or the value term; what is said explicitly stays as it is."""
     many = kind == "item" and items > MANY_ITEMS
+    tied = (
+        many and SOME_ROWS <= rows < SELDOM * items if estimator.tied == "auto" else kind == "item" and estimator.tied
+    )
     width = 64 if (many and rows >= SOME_ROWS) or (kind == "value" and rows >= MOST_ROWS) else 32
-    width = 128 if many and rows >= MOST_ROWS else width
+    width = 256 if tied else 128 if many and rows >= MOST_ROWS else width
     width = width if estimator.width == "auto" else estimator.width
     if estimator.heads == "auto":
         heads = next(number for number in (4 if width >= 128 else 2, 2, 1) if width % number == 0)
     else:
         heads = estimator.heads
         width = -(-width // heads) * heads if estimator.width == "auto" else width
-    dropout = 0.3 if kind == "item" and rows < MANY_ROWS else 0.1
+    dropout = 0.6 if tied else 0.3 if kind == "item" and rows < MANY_ROWS else 0.1
     return Sizes(
         width,
         heads,
-        2 if estimator.layers == "auto" else estimator.layers,
+        (1 if tied else 2) if estimator.layers == "auto" else estimator.layers,
         0 if estimator.feed_forward == "auto" else estimator.feed_forward,
         None if estimator.norm == "auto" else estimator.norm,
         dropout if estimator.dropout == "auto" else estimator.dropout,
+        bool(tied),
     )
 
 
@@ -76,6 +83,12 @@ def plain(sizes: Mapping[str, Sizes]) -> dict[str, dict[str, Any]]:
 
 def others(estimator: "EFA", sizes: Sizes) -> Iterator[Sizes]:
     """What else may serve, as far as the user leaves it open."""
+    if sizes.tied:
+        if estimator.dropout == "auto":
+            yield sizes._replace(dropout=0.5)
+        if estimator.layers == "auto":
+            yield sizes._replace(layers=2)
+        return
     if estimator.dropout == "auto":
         yield sizes._replace(dropout=min(3 * sizes.dropout, LARGEST_DROPOUT))
         yield sizes._replace(dropout=sizes.dropout / 3)

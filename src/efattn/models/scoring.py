@@ -97,6 +97,11 @@ class Conditionals(nn.Module, ABC):
             if isinstance(part, ItemVectors):
                 part.sparse = candidates is not None
 
+    @property
+    def sharpness(self) -> Tensor | None:
+        """How sure of itself it is, where that is chosen by held-out groups."""
+        return None
+
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
         """What the family turns into natural parameters, support, exposure and noise included; by default of all."""
         slots = every(batch) if slots is None else slots

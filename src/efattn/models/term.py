@@ -58,6 +58,10 @@ class Term(Conditionals):
         self.neighbours, self.missing, self.gaps, self.own_time = neighbours, missing, gaps, own_time
         self.holes, self.views = holes, views
 
+    @property
+    def sharpness(self) -> Tensor | None:
+        return self.head.sharpness
+
     def raw_outputs(
         self, batch: Batch, slots: Tensor, path: Path | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:

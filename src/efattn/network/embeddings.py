@@ -41,8 +41,12 @@ class ItemVectors(nn.Module):
         super().__init__()
         self.items, self.width, self.features = items, width * tables, features
         self.vectors = nn.Embedding(items + 2, self.width)
-        if features is not None:  # own vectors begin small: each becomes what features do not say
-            nn.init.normal_(self.vectors.weight, std=self.width**-0.5)
+        if features is not None:  # each becomes what features do not say
+            self.begin_short()
+
+    def begin_short(self) -> None:
+        """With vectors of length 1, about: where inner products of them are scores."""
+        nn.init.normal_(self.vectors.weight, std=self.width**-0.5)
 
     def forward(self, item: Tensor, named: Tensor | None = None) -> Tensor:
         """named: whose features they have, where `item` takes some for unknown."""

@@ -6,6 +6,11 @@ Outputs that the family marks as shared (a learned variance, a cut-point) are bi
 their own, which reads h and does not shape it. `start` puts the marginal fit into the bias and silences the rest, so
 that training begins where a model without context ends; a head with an output for each of many items keeps its small
 random weights.
+
+    calibrated: f <- s f + (1 - s) m,     m the marginal fit, s the sharpness that held-out groups ask for
+
+Of a large catalogue of which each item is seen seldom, a network ranks better and better long after it has become too
+sure of itself: it is trained as it is (s = 1), and asked with the s under which held-out groups are most probable.
 """
 
 from collections.abc import Sequence
@@ -34,11 +39,15 @@ class ReadOff(nn.Module):
 
 @final
 class Tied(nn.Module):
-    """Inner products with the vectors of the items that the embedding uses."""
+    """Inner products with the vectors of the items that the embedding uses, whose part they stay."""
 
     def __init__(self, vectors: ItemVectors) -> None:
         super().__init__()
-        self.vectors = vectors
+        self._vectors = (vectors,)  # no module of this one: a state has them once
+
+    @property
+    def vectors(self) -> ItemVectors:
+        return self._vectors[0]
 
     @property
     def centre(self) -> Tensor:
@@ -58,7 +67,7 @@ def perceptron(width: int, hidden: Sequence[int], outputs: int) -> nn.Sequential
 @final
 class Head(nn.Module):
     """`body` gives the outputs that vary from row to row; shared (size,) says which do not, and around (size,) which of
-    those `beside` moves. Without `bias`, only those that do not vary have one.
+    those `beside` moves. Without `bias`, only those that do not vary have one. calibrated: as above.
 
     `beside` sees rows that its gradients do not reach: rows that serve the mean tell of the item and of how much was
     seen, and shaping them for a variance as well, of which a row says little, costs the mean.
@@ -72,6 +81,7 @@ class Head(nn.Module):
         bias: bool = True,
         beside: nn.Module | None = None,
         around: Sequence[bool] = (),
+        calibrated: bool = False,
     ) -> None:
         super().__init__()
         self.body, self.beside, self.size = body, beside, len(shared)
@@ -84,9 +94,19 @@ class Head(nn.Module):
         moving = None if beside is None else torch.tensor([i for i, moves in enumerate(around) if moves])
         self.register_buffer("moving", moving)
         self.register_buffer("biased", None if bias else torch.tensor(shared))
+        self.marginal: Tensor | None
+        self.sharpness: Tensor | None
+        self.register_buffer("marginal", torch.zeros(self.size) if calibrated else None)
+        self.register_buffer("sharpness", torch.ones(()) if calibrated else None)
 
     def forward(self, h: Tensor) -> Tensor:
         """(..., width) -> (..., size)"""
+        f = self._plain(h)
+        if self.training or self.sharpness is None or self.marginal is None:
+            return f
+        return torch.lerp(self.marginal.to(f.dtype).expand_as(f), f, self.sharpness.to(f.dtype))
+
+    def _plain(self, h: Tensor) -> Tensor:
         if isinstance(self.body, FeaturedItems) and self.bias is not None:
             return F.linear(h, *self.body.candidates(self.bias))
         x = self.body(h)
@@ -100,6 +120,14 @@ class Head(nn.Module):
 
     def logits(self, h: Tensor) -> Logits | None:
         """f of h (row, width) before it is formed; None where f is no product of rows and vectors."""
+        plain = self._plain_logits(h)
+        if plain is None or self.training or self.sharpness is None or self.marginal is None:
+            return plain
+        s, m = self.sharpness.to(h.dtype), self.marginal.to(h.dtype)
+        bias = torch.zeros_like(m) if plain.bias is None else plain.bias
+        return plain._replace(rows=s * plain.rows, bias=torch.lerp(m, bias, s))
+
+    def _plain_logits(self, h: Tensor) -> Logits | None:
         if self.varying is not None or self.beside is not None or (self.bias is not None and self.biased is not None):
             return None
         if isinstance(self.body, FeaturedItems) and self.bias is not None:
@@ -121,6 +149,8 @@ class Head(nn.Module):
         if self.bias is None:
             return
         self.bias.copy_(f if self.biased is None else f * self.biased)
+        if self.marginal is not None:
+            self.marginal.copy_(f)
         if isinstance(self.body, FeaturedItems):
             self.body.start(self.bias)
         for part in (self.body, self.beside):

@@ -12,6 +12,8 @@ from efattn.training.ledger import Ledger
 from efattn.training.teams import Team
 from efattn.training.threads import SMALL
 
+FLATTER, FLATTEST, SHARPEST = 0.87, 0.05, 1.001  # steps of sharpness, and how far they go
+
 
 @final
 class HeldOut:
@@ -26,7 +28,25 @@ class HeldOut:
         self.batches: list[Batch] | None = None
 
     def score(self) -> float | None:
-        """Per scored target, weighted; None where nothing is scored."""
+        """Per scored target, weighted; None where nothing is scored. A term that can be too sure of itself is made as
+        sure as these groups ask for."""
+        found, sharpness = self._score(), self.term.sharpness
+        if found is None or sharpness is None:
+            return found
+        for factor in (FLATTER, 1 / FLATTER):
+            now, start = float(sharpness), found
+            while FLATTEST <= now * factor <= SHARPEST:
+                sharpness.fill_(now * factor)
+                other = self._score()
+                if other is None or not other > found:
+                    break
+                now, found = now * factor, other
+            sharpness.fill_(now)
+            if found > start:
+                break
+        return found
+
+    def _score(self) -> float | None:
         batches: Iterable[Batch] | None = self.batches
         if batches is None:
             plan: Sequence[Any] = self.groups.plan(self.tokens)
