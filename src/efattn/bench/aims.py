@@ -25,8 +25,8 @@ class Aim(NamedTuple):
 
 
 GPU_FIT = (
-    "Losses, sums and the first loss that is no number stay on the device for fifty steps or an epoch; nothing in a step "
-    "depends on numbers of the device; rows are there, and batches are gathered there. A thread that built them ahead "
+    "Losses, sums and the first loss that is no number stay on the device for fifty steps or an epoch; nothing in a "
+    "step depends on numbers of the device; rows are there, and batches are gathered there. A thread that built them ahead "
     "took turns with the one that launches kernels: the GPU was at work 5 of 25 to 56 ms a step."
 )
 AIMS = (
@@ -65,8 +65,8 @@ AIMS = (
     Aim("recommend on a GPU", "gpu", "recommend: times as fast as two cores", least=1),
     Aim(
         "five members on a GPU", "gpu", "5 members: times the time of one", most=2,
-        tried="Processes side by side on one GPU (`jobs=5`). One batched pass (`torch.func`) was not built: members see "
-        "batches of their own in an order of their own and stop one by one, and exact conditionals are functions "
+        tried="Processes side by side on one GPU (`jobs=5`). One batched pass (`torch.func`) was not built: members "
+        "see batches of their own in an order of their own and stop one by one, and exact conditionals are functions "
         "with a backward pass of their own that work in place, which `vmap` does not take.",
     ),
     Aim(
