@@ -78,6 +78,7 @@ def test_the_page_says_of_each_aim_whether_it_is_met(tmp_path):
 def test_every_aim_is_about_a_figure_of_a_bench():
     names = {bench.name for bench in BENCHES}
     assert {aim.bench for aim in AIMS} <= names & set(OF)
+    assert set(OF) <= names
     assert all((aim.most is None) != (aim.least is None) for aim in AIMS)
 
 

@@ -93,7 +93,9 @@ class Training:
         zero=True,
     )
     precision: Literal["float32", "mixed"] = _field("float32", "mixed computes in bfloat16 on a GPU.")
-    device: str = _field("auto", "auto takes a GPU if there is one; or cpu, cuda, ...")
+    device: str = _field(
+        "auto", "auto takes a GPU if there is one; or cpu, cuda, ... Networks are fitted and answer there."
+    )
     jobs: int | Literal["auto"] = _field(
         "auto",
         "How many folds, or members of an ensemble, are trained side by side, each in a process with one thread. auto "

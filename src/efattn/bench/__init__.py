@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 
 class Bench(NamedTuple):
-    """small: options of its `main` for a run of about a minute; None where a run is never small."""
+    """small: options of its `main` for a run of about a minute; None where every run is the same."""
 
     name: str
     words: str
@@ -21,13 +21,14 @@ BENCHES = (
     Bench("baskets", "Instacart baskets beside masked copies; products beside their peak", {"small": True}),
     Bench("catalogue", "one item among a thousand to a million, in blocks and whole", {"most": 100_000, "repeats": 3}),
     Bench("content", "what isolated content saves", {"repeats": 2, "lengths": (24, 50)}),
-    Bench("orders", "a joint density in one pass beside asking row by row", {}),
+    Bench("orders", "a joint density in one pass beside asking row by row"),
     Bench("tables", "a table into groups and batches", {"rows": 1_000_000}),
-    Bench("stream", "tables larger than memory, and long groups", {}),
+    Bench("stream", "tables larger than memory", {"sizes": (1_000_000,)}),
+    Bench("long", "memory of groups of a thousand rows and more"),
     Bench("race", "seconds to the paper's number on Instacart baskets", {"seeds": 1}),
     Bench("busy", "a fit beside busy programs", {"baskets": 4_000, "epochs": 1}),
     Bench("serving", "requests to a server", {"seconds": 2.0}),
-    Bench("processes", "one fit by two processes beside one", {}),
-    Bench("gpu", "a GPU beside two cores, where there is one", {}),
+    Bench("processes", "one fit by two processes beside one"),
+    Bench("gpu", "a GPU beside two cores, where there is one"),
 )  # fmt: skip
 NAMES = tuple(bench.name for bench in BENCHES)

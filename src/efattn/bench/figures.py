@@ -57,6 +57,25 @@ def _tables(records: Sequence[Record]) -> Iterator[Figure]:
         yield Figure(f"{at}: peak GB", one["peak_bytes"] / 1e9, "less", ratio=False)
 
 
+def _stream(records: Sequence[Record]) -> Iterator[Figure]:
+    for one in records:
+        yield Figure(f"{one['rows']:,} rows: seconds to read", one["read"]["seconds"], "less", ratio=False)
+        more = one["train"]["anonymous"] / records[0]["train"]["anonymous"]
+        yield Figure(f"{one['rows']:,} rows: memory of training, of that of {records[0]['rows']:,}", more, "less")
+
+
+def _content(records: Sequence[Record]) -> Iterator[Figure]:
+    for one in records:
+        at = f"{one['shape']}, {one['layers']} layers, length {one['length']}"
+        yield Figure(f"{at}: times as fast as mixing content", one["mixing_over_isolated"], "more")
+
+
+def _processes(records: Sequence[Record]) -> Iterator[Figure]:
+    for one in records:
+        yield Figure("two processes: times as fast as one", one["ratio"], "more")
+        yield Figure("two processes: difference of the score", abs(one["score_1"] - one["score_2"]), "less")
+
+
 def _race(records: Sequence[Record]) -> Iterator[Figure]:
     yield Figure("mean seconds", sum(one["seconds"] for one in records) / len(records), "less", ratio=False)
 
@@ -106,6 +125,9 @@ OF: dict[str, Callable[[Sequence[Record]], Iterator[Figure]]] = {
     "catalogue": _catalogue,
     "busy": _busy,
     "tables": _tables,
+    "stream": _stream,
+    "content": _content,
+    "processes": _processes,
     "race": _race,
     "serving": _serving,
     "baskets": _baskets,

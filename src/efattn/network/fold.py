@@ -72,9 +72,17 @@ class _Pairs:
         y = self.room(1, x, x.shape[-1])
         return torch.mul(x, self.keep, out=y).addcmul_(self.drop, old, value=-1).addcmul_(self.add, new).sum(1)
 
-    def times(self, s: Tensor, factor: Tensor, like: Tensor, dim: int) -> Tensor:
-        """sum over `dim` of s_ij factor: factor (group, head, any or 1, target, row or 1)"""
-        return torch.mul(s[:, None], factor, out=self.room(1, like, s.shape[-1])).sum(dim, keepdim=dim == -1)
+    def times(self, s: Tensor, factor: Tensor, like: Tensor) -> Tensor:
+        """sum over j of s_ij factor: factor (group, head, 1, target, row)"""
+        return torch.mul(s[:, None], factor, out=self.room(1, like, s.shape[-1])).sum(-1, keepdim=True)
+
+    @staticmethod
+    def over_any(s: Tensor, factor: Tensor) -> Tensor:
+        """sum over any of s_ij factor, a pass for each: factor (group, head, any, target, row or 1)"""
+        total = s[:, None, 0] * factor[:, :, 0]
+        for k in range(1, s.shape[1]):
+            total.addcmul_(s[:, None, k], factor[:, :, k])
+        return total
 
     def kept(self, s: Tensor, like: Tensor) -> tuple[Tensor, Tensor | None]:
         """s_ij keep_ij without the largest, in scratch 1, and at it (group, head, any, row, 1)"""
@@ -117,7 +125,7 @@ class _Fold(torch.autograd.Function):
             q = _weigh(torch.cat((score, own[some]), -1), visible[some, None], largest is not None, average)
             s = q[..., :-1]
             p[some], mean[some] = q, s @ plain[some, None]
-            dropped, added = (pairs.times(s, x, t, -1) for x in (pairs.drop, pairs.add))
+            dropped, added = (pairs.times(s, x, t) for x in (pairs.drop, pairs.add))
             mixed[some] = pairs.mixed(*pairs.kept(s, t), dropped, added)
         ctx.save_for_backward(visible, target, valid, p, *xs)
         ctx.average, ctx.biased = average, bias is not None
@@ -152,8 +160,8 @@ class _Fold(torch.autograd.Function):
 
 def _pairs_back(pairs: _Pairs, s: Tensor, t: Tensor, x: Tensor, old: Tensor, new: Tensor) -> tuple[Tensor, ...]:
     """Gradients of sum_any s_ij (t_i . out_ij) in keep, drop, add, total, rest, old, new and in the first half of t."""
-    d_keep, d_drop, d_add = pairs.times(s, x, t, 2), pairs.times(s, old.neg_(), t, 2), pairs.times(s, new, t, 2)
-    dropped, added = pairs.times(s, pairs.drop, t, -1), pairs.times(s, pairs.add, t, -1)
+    d_keep, d_drop, d_add = pairs.over_any(s, x), pairs.over_any(s, old.neg_()), pairs.over_any(s, new)
+    dropped, added = pairs.times(s, pairs.drop, t), pairs.times(s, pairs.add, t)
     kept, at_largest = pairs.kept(s, t)
     d_total = kept.flatten(2, 3).mT @ t.flatten(2, 3)
     half = slice(0, t.shape[2] // 2)
