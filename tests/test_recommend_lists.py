@@ -129,3 +129,49 @@ def test_the_shell_lists_as_python_does(model, tmp_path):
     assert found.exit_code == 0, found.output
     wanted = model.recommend(HISTORY, k=4, diversity=0.3, why=2, among={"kind": "odd"})
     assert json.loads(found.stdout) == json.loads(wanted.write_json())
+
+
+# ---- histories that grow
+
+
+@pytest.mark.parametrize("own_time", ["hidden", "known"])
+@pytest.mark.parametrize(("norm", "content"), [("pre", "mixing"), ("post", "isolated"), (None, "mixing")])
+def test_a_history_that_grows_is_told_as_the_whole_one(own_time, norm, content):
+    draw = np.random.default_rng(1)
+    rows = [(u, u + at**2, int(x)) for u in range(20) for at, x in enumerate(draw.permutation(15)[:6])]
+    table = pl.DataFrame(rows, ["user", "at", "item"], orient="row")
+    training = Training(epochs=1, device="cpu")
+    options = {"context": "past", "terms": "item", "refit": False, "effort": "quick", "width": 8, "layers": 3}
+    options |= {"norm": norm, "feed_forward": 8 if norm else 0, "own_time": own_time, "gaps": True}
+    options["content"] = content
+    model = EFA(**options, companions=[simple.MarkovChain()], training=training).fit(table, **ROLES)
+    mine = table.filter(user=3)
+    followed = model.follow()
+    assert_close(followed.recommend(15), model.recommend(k=15))
+    for count in (1, 2, 3, 5, 6):
+        followed.add(mine[len(followed) : count])
+        assert len(followed) == count
+        assert_close(followed.recommend(15), model.recommend(mine[:count], k=15).drop("user"))
+    assert_close(model.follow(mine).recommend(15), model.recommend(mine, k=15).drop("user"))
+    with pytest.raises(DataError, match="comes twice"):
+        followed.add(mine[:1])
+    with pytest.raises(DataError, match="of 20 groups"):
+        model.follow(table)
+
+
+def assert_close(one, two):
+    """The same items with the same probabilities, whatever the order of those that are level."""
+    one, two = one.sort("item"), two.sort("item")
+    assert one["item"].equals(two["item"])
+    np.testing.assert_allclose(one["probability"], two["probability"], rtol=1e-4, atol=1e-7)
+
+
+def test_only_the_past_is_followed(model):
+    others = EFA(companions=None, refit=False, effort="quick", width=8, training=Training(epochs=1), terms="item")
+    others.fit(HISTORY, group="user", item="item", progress=False)
+    with pytest.raises(DataError, match="past"):
+        others.follow()
+    assert_close(
+        model.follow(HISTORY.filter(user=1)).recommend(5, among={"kind": "odd"}),
+        model.recommend(HISTORY.filter(user=1), k=5, among={"kind": "odd"}).drop("user"),
+    )

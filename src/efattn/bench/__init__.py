@@ -28,6 +28,7 @@ BENCHES = (
     Bench("race", "seconds to the paper's number on Instacart baskets", {"seeds": 1}),
     Bench("busy", "a fit beside busy programs", {"baskets": 4_000, "epochs": 1}),
     Bench("serving", "requests to a server", {"seconds": 2.0}),
+    Bench("recommend", "lists of items, of whole histories and of growing ones", {"calls": 50, "warm": 5}),
     Bench("processes", "one fit by two processes beside one"),
     Bench("gpu", "a GPU beside two cores, where there is one"),
 )  # fmt: skip

@@ -87,6 +87,13 @@ def _serving(records: Sequence[Record]) -> Iterator[Figure]:
         yield Figure(f"{at}: p99 in ms", one["p99_ms"], "less", ratio=False)
 
 
+def _recommend(records: Sequence[Record]) -> Iterator[Figure]:
+    for one in records:
+        at = f"{one['kind']}, {one['rows']} rows, {one['items']:,} items"
+        yield Figure(f"{at}: p50 in ms", one["p50_ms"], "less", ratio=False)
+        yield Figure(f"{at}: ms of work", one["work_ms"], "less", ratio=False)
+
+
 def _baskets(records: Sequence[Record]) -> Iterator[Figure]:
     for one in records:
         if one["what"] == "epoch":
@@ -130,6 +137,7 @@ OF: dict[str, Callable[[Sequence[Record]], Iterator[Figure]]] = {
     "processes": _processes,
     "race": _race,
     "serving": _serving,
+    "recommend": _recommend,
     "baskets": _baskets,
     "gpu": _gpu,
 }

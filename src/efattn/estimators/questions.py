@@ -130,6 +130,12 @@ class Questions(ABC):
         (answer,) = inference.recommend(fitted, tables, k, at=at, attributes=attributes, **which, member=member)
         return answer
 
+    def follow(self, history: Any = None) -> Any:
+        """One history that grows, for a server: add(rows) appends to it, recommend(k) says what comes next, as
+        recommend does of the whole of it. Keys and values of what was there are kept, so that one more row costs one
+        row."""
+        return inference.Following(self._fitted(), None if history is None else Table.read(history))
+
     def sample(
         self,
         groups: int | None = None,

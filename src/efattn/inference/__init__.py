@@ -17,6 +17,7 @@ from efattn.inference.evaluation import Evaluation
 from efattn.inference.explain import explain
 from efattn.inference.exporting import to_arviz
 from efattn.inference.fitted import Companion, Fitted, Part
+from efattn.inference.following import Following
 from efattn.inference.forecast import forecast
 from efattn.inference.impute import impute
 from efattn.inference.joint import joint_log_density
@@ -40,6 +41,7 @@ __all__ = [
     "Distributions",
     "Evaluation",
     "Fitted",
+    "Following",
     "Part",
     "Pooled",
     "Reliability",
