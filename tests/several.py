@@ -16,7 +16,7 @@ import torch, torch.distributed, efattn.estimators, efattn.cli, efattn.training.
 torch.set_num_threads(1)
 sys.path.insert(0, sys.argv[1])
 import teamwork
-import gc
+import gc, sympy, narwhals._polars.dataframe  # which torch and a first fit load
 gc.collect(); gc.freeze()
 for line in sys.stdin:
     asked, children = json.loads(line), []

@@ -21,7 +21,7 @@ VALUE = {"terms": "value"}
 RANDOM = {"dropout": 0.3, "hide": 0.5, **VALUE}
 FITS = {
     "both terms": {"training": replace(STEPS, epochs=2)},
-    "one group a batch": {"training": replace(STEPS, tokens=1, epochs=1), **VALUE},
+    "one group a batch": {"training": replace(STEPS, tokens=7, epochs=1), **VALUE},
     "members": {"training": replace(STEPS, epochs=1), "ensemble": 2, **VALUE},
     "defaults": {"training": replace(STEPS, epochs=2), "companions": [ShrunkMean()], "refit": True, **VALUE},
     "random": {"training": replace(STEPS, epochs=2, draws=2), **RANDOM},

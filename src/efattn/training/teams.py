@@ -242,7 +242,8 @@ def _join() -> None:
     backend = "gloo"
     if torch.cuda.is_available() and dist.is_nccl_available():
         torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", 0)) % torch.cuda.device_count())
-        backend = "nccl"
+        if int(os.environ.get("LOCAL_WORLD_SIZE", 1)) <= torch.cuda.device_count():  # NCCL asks for a GPU each
+            backend = "nccl"
     try:
         store, rank, size = next(dist.rendezvous("env://"))
         attempt = os.environ.get(
