@@ -94,10 +94,10 @@ def parts(model: Term, batch: Batch, repeats: int) -> dict[str, float]:
 
 
 def training(items: int, repeats: int) -> dict[str, dict[str, float]]:
-    """The same of the exact loss, and of one with candidates where there are more items than those."""
+    """The same of the exact loss, and of one with candidates where there are many times as many items as those."""
     model, batch = term(items).train(), drawn(items, TOKENS)
     found = {"exact": parts(model, batch, repeats)}
-    if items > DRAWN:
+    if items > 4 * DRAWN:
         model.draw_candidates(Candidates(torch.ones(items), DRAWN))
         found["candidates"] = parts(model, batch, max(repeats, 3))
     return found
