@@ -68,7 +68,7 @@ def same_groups(one: Groups, two: Groups) -> None:
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "all roles": (
-        {**ROLES, "attributes": ["colour", "price"], "weight": "weight", "target": "scored"},
+        {**ROLES, "attributes": ["colour", "price"], "weight": "weight", "target": "scored", "noise": "price"},
         {"when": "auto"},
     ),
     "no order": ({"group": "user", "item": "product", "value": "amount", "exposure": "price"}, {}),

@@ -45,8 +45,8 @@ def measure(length: int, context: str, layers: int, at_once: bool) -> dict[str, 
     return record
 
 
-def cases() -> Iterator[tuple[int, str, int, bool]]:
-    for length in LENGTHS:
+def cases(lengths: tuple[int, ...]) -> Iterator[tuple[int, str, int, bool]]:
+    for length in lengths:
         for context in ("past", "others"):
             for layers in (1, 2):
                 yield length, context, layers, False
@@ -54,10 +54,10 @@ def cases() -> Iterator[tuple[int, str, int, bool]]:
                     yield length, context, layers, True
 
 
-def main(folder: Path) -> None:
+def main(folder: Path, lengths: tuple[int, ...] = LENGTHS) -> None:
     print(f"{'rows':>6} {'context':8}{'layers':>6} {'':10}{'fit MiB':>9}{'score MiB':>11}{'predict MiB':>13}")
     records = []
-    for case in cases():
+    for case in cases(lengths):
         code = f"import json; from efattn.bench.long import measure; print(json.dumps(measure(*{case!r})))"
         done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
         record = json.loads(done.stdout.splitlines()[-1])

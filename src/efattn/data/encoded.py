@@ -103,6 +103,9 @@ class Kept:
     def target(self) -> np.ndarray | None:
         return self._column("t")
 
+    def noise(self) -> np.ndarray | None:
+        return self._column("n")
+
     def times(self) -> tuple[np.ndarray | None, list[np.ndarray]]:
         """(group,) each: when a group was, and the keys of its series."""
         time = self._column("d")

@@ -178,7 +178,7 @@ def which_file(names: "pl.DataFrame", bounds: list[tuple[Any, ...]]) -> np.ndarr
 
 def _numbered(done: Partition, part: Part, types: Mapping[str, Any], when: bool | str) -> "pl.DataFrame":
     """The rows of a portion as numbers, by short names: k group, o order, r row, i item, v value, a attribute, w word
-    of an attribute, e exposure, g weight, t target, m when, d time, s series."""
+    of an attribute, e exposure, g weight, t target, n noise, m when, d time, s series."""
     import polars as pl
 
     roles, first = done.roles, part.first
@@ -200,7 +200,7 @@ def _numbered(done: Partition, part: Part, types: Mapping[str, Any], when: bool 
     for role, letter in (("value", "v"), ("attributes", "a")):
         for c, name in enumerate(roles.of(role)):
             columns |= _read(done, reading, role, name, f"{letter}{c}")
-    columns |= {"e": reading.exposure(), "g": reading.weight(), "t": reading.target()}
+    columns |= {"e": reading.exposure(), "g": reading.weight(), "t": reading.target(), "n": reading.noise()}
     if when and (when != "auto" or roles.item):
         columns["m"] = _when(done, reading, sure=when != "auto")
     if roles.time is not None:
