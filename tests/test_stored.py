@@ -11,7 +11,7 @@ import pytest
 from small_training import same, weights
 
 from efattn import EFA, DataError, Training
-from efattn.data import Groups, Roles, Schema, Table, partition, sampling, sources, stored
+from efattn.data import Groups, Roles, Schema, Table, gathering, partition, sampling, sources, stored
 
 ROLES = {"group": "user", "item": "product", "value": "amount", "order": "at"}
 QUICK: dict[str, Any] = {"companions": None, "refit": False, "layers": 1, "width": 8}
@@ -68,7 +68,7 @@ def same_groups(one: Groups, two: Groups) -> None:
 
 CASES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "all roles": (
-        {**ROLES, "attributes": ["colour", "price"], "weight": "weight", "target": "scored"},
+        {**ROLES, "attributes": ["colour", "price"], "weight": "weight", "target": "scored", "noise": "price"},
         {"when": "auto"},
     ),
     "no order": ({"group": "user", "item": "product", "value": "amount", "exposure": "price"}, {}),
@@ -97,7 +97,9 @@ def test_groups_on_disk_are_those_in_memory(
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
-def test_training_from_disk_is_training_from_memory_bit_for_bit(tmp_path: Path, kind: str) -> None:
+def test_training_from_disk_is_training_from_memory_bit_for_bit(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
     frame, columns = table(), {**ROLES, "attributes": ["colour", "price"], "validation": 0.2, "progress": False}
     folder = as_files(frame, tmp_path / "parts", kind)
     make = lambda: EFA(**QUICK, training=Training(epochs=2, tokens=60, device="cpu"))  # noqa: E731
@@ -106,6 +108,10 @@ def test_training_from_disk_is_training_from_memory_bit_for_bit(tmp_path: Path, 
     assert one.history_[-1]["validation"] == two.history_[-1]["validation"] == again.history_[-1]["validation"]
     assert same(weights(one), weights(two))
     assert one.score(frame) == two.score(frame) == two.score(folder)
+    monkeypatch.setenv("EFATTN_IN_MEMORY", "1000")
+    monkeypatch.setattr(gathering.whole_groups, "__defaults__", (3_000,))
+    assert two.score(folder) == pytest.approx(one.score(frame), rel=1e-6), "in portions"
+    assert len(two.evaluate(folder).table) == len(one.evaluate(frame).table)
     assert "on disk" in [note.kind for note in two.notes_]
 
 

@@ -39,6 +39,15 @@ AIMS = (
     Aim("its memory", "catalogue", "100,000 items: times less peak memory", least=12),
     Aim("its time", "catalogue", "100,000 items: time, of that of whole arrays", most=1.6),
     Aim(
+        "memory to train on 100 million rows", "stream", "100 million rows, of 10 million: times the memory to train",
+        most=1.2, tried="What is left grows with groups, not rows: offsets, and the order of an epoch.",
+    ),
+    Aim(
+        "memory to read them", "stream", "100 million rows, of 10 million: times the memory to read", most=1.2,
+    ),
+    Aim("a step on a group of 5,000 rows", "long", "5,000 rows, others, 2 layers: MiB to fit", most=1024),
+    Aim("its scores", "long", "5,000 rows, others, 2 layers: MiB to score", most=1024),
+    Aim(
         "12,000 items against whole arrays", "catalogue", "12,000 items: time, of that of whole arrays", most=1 / 3,
         tried="Only scored positions reach the head; blocks of 2 MB, exponentials to base 2, items that are ruled "
         "out named by pairs. The products, which both forms have, are most of what is left.",

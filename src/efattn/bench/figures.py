@@ -6,6 +6,7 @@ A bench that has none here is kept, and never compared.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Literal, NamedTuple
 
 Record = Mapping[str, Any]
@@ -123,6 +124,31 @@ def _gpu(records: Sequence[Record]) -> Iterator[Figure]:
                     yield Figure(f"{term}: difference from the CPU", apart, "less")
 
 
+def _stream(records: Sequence[Record]) -> Iterator[Figure]:
+    for first, one in pairwise(records):
+        at = f"{one['rows'] / 1e6:g} million rows, of {first['rows'] / 1e6:g} million"
+        for stage in ("read", "train"):
+            times = one[stage]["anonymous"] / first[stage]["anonymous"]
+            yield Figure(f"{at}: times the memory to {stage}", times, "less")
+    for one in records:
+        yield Figure(
+            f"{one['rows'] / 1e6:g} million rows: read, a second",
+            one["rows"] / one["read"]["seconds"],
+            "more",
+            ratio=False,
+        )
+
+
+def _long(records: Sequence[Record]) -> Iterator[Figure]:
+    for one in records:
+        if one["at_once"]:
+            continue
+        at = f"{one['length']:,} rows, {one['context']}, {one['layers']} layers"
+        for stage in ("fit", "score", "predict"):
+            size = (one[stage]["anonymous"] - one["fit"]["before"]) / 2**20
+            yield Figure(f"{at}: MiB to {stage}", size, "less", ratio=False)
+
+
 def _about(rows: int) -> str:
     return f"{round(rows / 20_000) * 20_000:,}"
 
@@ -140,4 +166,6 @@ OF: dict[str, Callable[[Sequence[Record]], Iterator[Figure]]] = {
     "recommend": _recommend,
     "baskets": _baskets,
     "gpu": _gpu,
+    "stream": _stream,
+    "long": _long,
 }

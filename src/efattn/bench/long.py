@@ -1,7 +1,8 @@
 """Groups of 1,000 to 5,000 rows: the memory that a step of training and a pass of scoring take, with default options.
 
-Each case runs in a process of its own, on two groups of one length: values or items, from the past or from the others,
-one layer or two. Memory is the process's own, the highest seen, beyond what it held before.
+Each case runs in a process of its own, on two groups of one length: values from the past or from the others, by one
+layer or two; shorter ones also with all targets and rows at once. Memory is the process's own, the highest seen, beyond
+what it held before the fit.
 """
 
 import json
@@ -15,21 +16,24 @@ from typing import Any
 from efattn.bench.keeping import keep
 from efattn.bench.stream import watched
 
-LENGTHS, ITEMS = (1_000, 2_000, 5_000), 200
+LENGTHS, AT_ONCE, ITEMS = (1_000, 2_000, 5_000), 2_000, 200
 
 
-def measure(length: int, context: str, layers: int, term: str) -> dict[str, Any]:
+def measure(length: int, context: str, layers: int, at_once: bool) -> dict[str, Any]:
     import numpy as np
     import polars as pl
 
     from efattn import EFA, Training
+    from efattn.network import rank_one, stack
 
+    if at_once:
+        stack.LONG = rank_one.BLOCK = 2**60
     random, rows = np.random.default_rng(0), 2 * length
     columns = {"group": np.repeat([0, 1], length), "item": random.integers(0, ITEMS, rows)}
     table = pl.DataFrame({**columns, "value": random.normal(size=rows), "at": np.tile(np.arange(length), 2)})
-    record: dict[str, Any] = {"length": length, "context": context, "layers": layers, "term": term}
-    options = Training(device="cpu", epochs=1)
-    model = EFA(terms=term, context=context, layers=layers, companions=None, refit=False, training=options)
+    record: dict[str, Any] = {"length": length, "context": context, "layers": layers, "at_once": at_once}
+    options = Training(device="cpu", epochs=1, draws=None if at_once else "auto")
+    model = EFA(terms="value", context=context, layers=layers, companions=None, refit=False, training=options)
     roles = {"group": "group", "item": "item", "value": "value", "order": "at"}
     model.fit(table.filter(pl.col("at") < 8), **roles, validation=None, progress=False)
     with watched(record, "fit"):
@@ -37,31 +41,31 @@ def measure(length: int, context: str, layers: int, term: str) -> dict[str, Any]
     with watched(record, "score"):
         record["mean"] = model.score(table)
     with watched(record, "predict"):
-        model.predict(table) if term == "value" else model.log_likelihood(table)
+        model.predict(table)
     return record
 
 
-def cases() -> Iterator[tuple[int, str, int, str]]:
-    for length in LENGTHS:
+def cases(lengths: tuple[int, ...]) -> Iterator[tuple[int, str, int, bool]]:
+    for length in lengths:
         for context in ("past", "others"):
             for layers in (1, 2):
-                for term in ("value", "item"):
-                    yield length, context, layers, term
+                yield length, context, layers, False
+                if length <= AT_ONCE:
+                    yield length, context, layers, True
 
 
-def main(folder: Path) -> None:
-    print(f"{'rows':>6} {'context':8}{'layers':>6} {'term':6}{'fit MiB':>9}{'score MiB':>11}{'predict MiB':>13}")
+def main(folder: Path, lengths: tuple[int, ...] = LENGTHS) -> None:
+    print(f"{'rows':>6} {'context':8}{'layers':>6} {'':10}{'fit MiB':>9}{'score MiB':>11}{'predict MiB':>13}")
     records = []
-    for case in cases():
+    for case in cases(lengths):
         code = f"import json; from efattn.bench.long import measure; print(json.dumps(measure(*{case!r})))"
         done = subprocess.run([sys.executable, "-c", code], check=True, stdout=subprocess.PIPE, text=True)
         record = json.loads(done.stdout.splitlines()[-1])
         records.append(record)
-        sizes = [
-            (record[stage]["anonymous"] - record[stage]["before"]) / 2**20 for stage in ("fit", "score", "predict")
-        ]
+        before = record["fit"]["before"]
+        sizes = [(record[stage]["anonymous"] - before) / 2**20 for stage in ("fit", "score", "predict")]
         shown = f"{sizes[0]:9,.0f}{sizes[1]:11,.0f}{sizes[2]:13,.0f}"
-        print(f"{case[0]:6} {case[1]:8}{case[2]:6} {case[3]:6}{shown}", flush=True)
+        print(f"{case[0]:6} {case[1]:8}{case[2]:6} {'at once' if case[3] else '':10}{shown}", flush=True)
     keep(folder, "long", records, cores=os.cpu_count())
 
 

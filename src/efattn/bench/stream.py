@@ -122,7 +122,7 @@ def measure(folder: Path, rows: int, steps: int = STEPS) -> dict[str, Any]:
     return record
 
 
-def main(folder: Path, sizes: tuple[int, ...] = SIZES) -> None:
+def main(folder: Path, sizes: tuple[int, ...] = SIZES, steps: int = STEPS) -> None:
     print(f"{'rows':>12}{'':9}{'seconds':>9}{'rows a second':>15}{'anonymous MiB':>15}{'resident MiB':>14}")
     records = []
     for rows in sizes:
@@ -131,7 +131,7 @@ def main(folder: Path, sizes: tuple[int, ...] = SIZES) -> None:
             place.mkdir()
             _elsewhere(f"draw(Path({str(place)!r}), {rows})", temporary)
             records.append(
-                json.loads(_elsewhere(f"print(json.dumps(measure(Path({str(place)!r}), {rows})))", temporary))
+                json.loads(_elsewhere(f"print(json.dumps(measure(Path({str(place)!r}), {rows}, {steps})))", temporary))
             )
             shutil.rmtree(Path(temporary) / "efattn", ignore_errors=True)
         for stage, count in _counts(records[-1]).items():

@@ -1,11 +1,13 @@
 """Scattered groups brought together on disk, and answers put back into the order of the table.
 
-    gathered   the rows of any table in portions of whole groups, by ranges of their names
-    in_order   frames whose rows have numbers  ->  frames in the order of these
+    whole_groups   a table in portions, whether or not the rows of each group stand together
+    gathered       the same of any table, by ranges of the groups' names
+    in_order       frames whose rows have numbers  ->  frames in the order of these
 
 Both write into a folder of the caller's, and hold one portion at a time.
 """
 
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,12 +17,14 @@ import numpy as np
 from efattn.data.columns import refuse_nulls
 from efattn.data.keys import keys
 from efattn.data.partition import Writers, bounds_of, placed, read_rows, thinned, which_file
+from efattn.data.portions import Portions
 from efattn.data.sources import Source
 from efattn.data.table import Table
 
 if TYPE_CHECKING:
     import polars as pl
 
+PIECE = 128 * 2**20  # bytes
 ROW = "\u2063row"  # no column of a table has such a name
 
 
@@ -45,6 +49,17 @@ def gathered(source: Source, group: Sequence[str], folder: Path, size: int) -> I
         path.unlink(missing_ok=True)
         if frame is not None:
             yield Table.read(frame.drop(ROW).cast(dict(source.types))), frame[ROW].to_numpy()  # type: ignore[arg-type]
+
+
+def whole_groups(path: str | Path, group: Sequence[str], size: int = PIECE) -> Iterator[Table]:
+    """A table of any size in portions of whole groups, together or scattered."""
+    cut = Portions(Path(path), tuple(group), size)
+    cut.look()
+    if cut.scattered is None:
+        yield from (table for table, _ in cut)
+        return
+    with tempfile.TemporaryDirectory() as folder:
+        yield from (table for table, _ in gathered(cut.source, group, Path(folder), size))
 
 
 def in_order(answers: Iterator[tuple["pl.DataFrame", np.ndarray]], folder: Path, rows: int) -> Iterator["pl.DataFrame"]:

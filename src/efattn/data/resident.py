@@ -15,6 +15,7 @@ from torch import Tensor
 from efattn.data import batches
 from efattn.data.batch import LAYOUT, Batch
 from efattn.data.groups import Groups
+from efattn.data.sampling import many
 
 SHARE = 0.25  # of the free memory of a GPU, which rows may take
 
@@ -31,7 +32,7 @@ class Resident:
     @staticmethod
     def fits(groups: Groups, device: torch.device) -> bool:
         """Whether there is room for it; of what is not a GPU, that is not known."""
-        if device.type != "cuda":
+        if device.type != "cuda" or many(groups):
             return False
         columns = [column for column in groups.every.by_field().values() if column is not None]
         return sum(8 * column.size for column in columns) < SHARE * torch.cuda.mem_get_info(device)[0]

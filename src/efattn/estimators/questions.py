@@ -12,6 +12,7 @@ from efattn import inference
 from efattn.data import Table
 from efattn.inference import AttentionWeights, Distribution, Distributions, Evaluation, Fitted
 from efattn.inference.evaluate import LENGTHS
+from efattn.inference.tables import tables_of
 
 
 class Questions(ABC):
@@ -30,7 +31,7 @@ class Questions(ABC):
     def scores(self, table: Any, *, member: int | None = None) -> dict[str, Any]:
         """mean_log_likelihood, and per term; observations, how many rows are scored, and how many items are unknown;
         kind: "log-likelihood", or "leave-one-out log score" where rows are scored from the others of their group."""
-        return inference.score(self._fitted(), [Table.read(table)], member=member)
+        return inference.score(self._fitted(), tables_of(self._fitted(), table), member=member)
 
     def log_likelihood(self, table: Any, *, member: int | None = None) -> Any:
         """The table with one column <term>_log_likelihood per term: the pointwise log scores, each row given its
@@ -206,7 +207,7 @@ class Questions(ABC):
         column, by default the model's. seen: whether items of a row's context are ranked too; by default where the
         model lets items repeat. An item that the model does not know counts as missed."""
         how: dict[str, Any] = {"rows": rows, "target": target, "seen": seen, "member": member}
-        return inference.evaluate(self._fitted(), [Table.read(table)], k, **how)
+        return inference.evaluate(self._fitted(), tables_of(self._fitted(), table), k, **how)
 
     def similar(self, item: Any, k: int = 10, *, member: int | None = None) -> Any:
         """The k items that go best with this one, and how well: how much the presence of each raises the other, or of

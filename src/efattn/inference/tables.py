@@ -10,9 +10,11 @@ import sys
 import warnings
 from collections.abc import Callable, Collection, Iterable, Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from efattn.data import Groups, Table
+from efattn.data.gathering import whole_groups
+from efattn.data.sources import too_large
 from efattn.errors import EfattnWarning, Note
 from efattn.inference import wide
 from efattn.inference.fitted import Fitted
@@ -43,6 +45,16 @@ def _depth() -> int:
     while frame.f_back is not None and frame.f_code.co_filename.startswith(home):
         frame, depth = frame.f_back, depth + 1
     return depth
+
+
+def tables_of(fitted: Fitted, table: Any) -> Iterator[Table]:
+    """A table, or the path of one that memory should not hold in portions of whole groups, where the model allows it:
+    it has groups and sees no lags."""
+    group = fitted.schema.roles.of("group")
+    if group and not fitted.schema.lags and fitted.wide is None and too_large(table):
+        yield from whole_groups(table, group)
+    else:
+        yield Table.read(table)
 
 
 def encoded(

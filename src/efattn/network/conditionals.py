@@ -123,7 +123,7 @@ def _first_layer(block: Block, given: Inputs) -> tuple[Tensor, Swap]:
     row = block.leave(
         given.masked, _targets_look(block.attention, parts, given.visibility, given.weights), given.noise[0]
     )
-    return row, swap(block.attention, parts, given.visibility)
+    return row, swap(block.attention, parts, given.visibility, given.kept)
 
 
 def _content_looks(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Visibility) -> Tensor:

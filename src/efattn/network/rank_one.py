@@ -14,7 +14,7 @@ maxima are of content scores only; a masked score far above them wins by a bound
 The backward pass is written out: it needs four I x I arrays per head where recording every step would keep a dozen.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
 import torch
@@ -99,8 +99,11 @@ class Swap:
         return out.permute(0, 2, 3, 1, 4).flatten(-2)
 
 
-def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Visibility) -> Swap:
-    """parts: queries, keys and values of [content; masked], (batch, head, context + target, size)."""
+def swap(
+    layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Visibility, kept: list[Any] | None = None
+) -> Swap:
+    """parts: queries, keys and values of [content; masked], (batch, head, context + target, size). kept: where what
+    belongs to rows is kept for other targets of the same groups, where nothing is differentiated."""
     size = visibility.seen.shape[1]
     (q, _), (k, k_new), (v, new) = (x.split((size, x.shape[2] - size), 2) for x in parts)
     visible = visibility.content().mT[:, None]  # (batch, 1, column, row or 1)
@@ -114,6 +117,11 @@ def swap(layer: Attention, parts: tuple[Tensor, Tensor, Tensor], visibility: Vis
         else:
             onto_new = layer.bias(visibility.gap_onto_slots())  # (batch, head, target, row)
         rows = (q, bias, onto_new, visible, onto)
+        if kept is not None and not torch.is_grad_enabled():
+            if not kept:
+                kept.append(_Rows.in_blocks(q, k, v, bias, visible))
+            places = (bias, visible, visibility.slots, visibility.leading)
+            return kept[0].swap(k, q, _scores(k_new, q, onto_new, onto), places, (old, new))
 
         def swapped(q: Tensor, bias: Any, new: Any, visible: Tensor, onto: Any) -> tuple[Tensor, ...]:
             where = (visible, onto, visibility.slots, visibility.leading)
@@ -130,8 +138,7 @@ def _by_rows(swapped: Any, rows: tuple[Tensor | None, ...]) -> Any:
     backward pass each block is computed once more."""
     q = rows[0]
     assert q is not None
-    count, row = q.shape[2], q.shape[:3].numel() * q.element_size()
-    step = max(BLOCK // max(row, 1), 1)
+    count, step = q.shape[2], _rows_at_once(q, q.shape[2])
     if count <= step:
         return swapped(*rows)
     parts = []
@@ -149,6 +156,10 @@ def _by_rows(swapped: Any, rows: tuple[Tensor | None, ...]) -> Any:
     return (*wide, *far, torch.cat(target, -1), None if valid[0] is None else torch.cat(valid, -1))
 
 
+def _rows_at_once(q: Tensor, columns: int) -> int:
+    return max(BLOCK // max(q.shape[:2].numel() * columns * q.element_size(), 1), 1)
+
+
 def _at(x: Tensor, slots: Tensor, leading: bool) -> Tensor:
     """(batch, head, column, any) -> (batch, head, target, any)"""
     return x[:, :, : slots.shape[1]] if leading else x.gather(2, _index(slots, x))
@@ -156,6 +167,75 @@ def _at(x: Tensor, slots: Tensor, leading: bool) -> Tensor:
 
 def _index(slots: Tensor, like: Tensor) -> Tensor:
     return slots[:, None, :, None].expand(-1, like.shape[1], -1, like.shape[-1])
+
+
+def _scores(columns: Tensor, q: Tensor, bias: Tensor | None, visible: Tensor | None) -> Tensor:
+    """(batch, head, column, row), minus infinity where a row does not see a column."""
+    s = columns @ q.mT
+    s = s if bias is None else s.add_(bias)
+    return s if visible is None else s.masked_fill_(~visible, -torch.inf)
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What a row is whichever target gives way: its largest entry and the rest of it. All (batch, head, 1, row), but
+    total and rest, (batch, head, row, size)."""
+
+    top: Tensor
+    second: Tensor
+    gap: Tensor
+    one: Tensor
+    where: Tensor
+    size: Tensor  # of the rest
+    total: Tensor
+    rest: Tensor
+
+    @classmethod
+    def of(cls, s: Tensor, v: Tensor) -> "_Rows":
+        """s: scores, which give way to the entries without the largest, by a maximum of their own."""
+        top, where = s.max(-2, keepdim=True)
+        s.scatter_(-2, where, -torch.inf)
+        second = s.amax(-2, keepdim=True)
+        gap = torch.where(second > -torch.inf, (second - top).exp(), 0.0)
+        one = (top > -torch.inf).to(s.dtype)
+        top, second = top.clamp_min(FLOOR), second.clamp_min(FLOOR)
+        a = s.sub_(second).exp_()
+        size, rest = a.sum(-2, keepdim=True), a.mT @ v
+        total = gap.mT * rest + one.mT * v.gather(2, where.mT.expand(rest.shape))
+        return cls(top, second, gap, one, where, size, total, rest)
+
+    @classmethod
+    def in_blocks(cls, q: Tensor, k: Tensor, v: Tensor, bias: Tensor | None, visible: Tensor) -> "_Rows":
+        """The same, some rows at a time."""
+        step = _rows_at_once(q, k.shape[2])
+        parts = []
+        for start in range(0, q.shape[2], step):
+            some = slice(start, start + step)
+            mine = [x if x is None or x.shape[-1] == 1 else x[..., some] for x in (bias, visible)]
+            parts.append(cls.of(_scores(k, q[:, :, some], *mine), v))
+        far = ("total", "rest")
+        return cls(*(torch.cat([getattr(p, f.name) for p in parts], 2 if f.name in far else -1) for f in fields(cls)))
+
+    def coefficients(self, drop: Tensor, t: Tensor, largest: LargestEntry) -> tuple[Tensor, Tensor, Tensor]:
+        """keep, drop and add of some targets. drop: their entries, 0 at the largest; t: scores of their masked forms.
+        Both are overwritten."""
+        keep = self.gap * self.size + self.one - drop
+        largest.put(keep, self.size)
+        t_star = t.gather(-2, largest.target)
+        largest.put(t.sub_(self.top), t_star - self.second)
+        add = t.clamp_max_(80.0 if t.dtype == torch.float32 else 600.0).exp_()
+        keep.add_(add).reciprocal_().nan_to_num_(posinf=0.0)  # nothing is seen: the zero vector
+        return keep, drop.mul_(keep), add.mul_(keep)
+
+    def swap(self, k: Tensor, q: Tensor, t: Tensor, places: tuple[Any, ...], values: tuple[Tensor, Tensor]) -> Swap:
+        """Without anything to differentiate. places: what is added to the scores, who sees whom, slots, leading."""
+        bias, visible, slots, leading = places
+        largest = _as_target(self.where, slots, leading, k.shape[2])
+        at = [None if x is None else _at(x, slots, leading) for x in (bias, visible)]
+        a = _scores(_at(k, slots, leading), q, *at).sub_(self.second).exp_()
+        largest.put(a, torch.zeros_like(self.top))
+        keep, drop, add = self.coefficients(a.mul_(self.gap), t, largest)
+        return Swap(keep, drop, add, self.total, self.rest, largest, *values)
 
 
 class _SoftmaxSwap(torch.autograd.Function):
@@ -177,37 +257,16 @@ class _SoftmaxSwap(torch.autograd.Function):
         slots: Tensor,
         leading: bool,
     ) -> tuple[Tensor | None, ...]:
-        s, t = k @ q.mT, k_new @ q.mT  # (batch, head, column or target, row)
-        if bias is not None and bias_new is not None:
-            s, t = s.add_(bias), t.add_(bias_new)
-        s = s.masked_fill_(~visible, -torch.inf)
-        top, where = s.max(-2, keepdim=True)  # (batch, head, 1, row)
-        s.scatter_(-2, where, -torch.inf)
-        second = s.amax(-2, keepdim=True)
-        gap = torch.where(second > -torch.inf, (second - top).exp(), 0.0)
-        one = (top > -torch.inf).to(s.dtype)
-        top, second = top.clamp_min(FLOOR), second.clamp_min(FLOOR)
-        a = s.sub_(second).exp_()  # without the largest, by its own maximum
-        size_rest, rest = a.sum(-2, keepdim=True), a.mT @ v
-        size_all = gap * size_rest + one
-        total = gap.mT * rest + one.mT * v.gather(2, where.mT.expand(rest.shape))
-
-        largest = _as_target(where, slots, leading, a.shape[-2])
-        drop = _at(a, slots, leading) * gap  # a_ji by the row's maximum, 0 at the largest
-        keep = size_all - drop
-        largest.put(keep, size_rest)
-        if onto is not None:
-            t.masked_fill_(~onto, -torch.inf)
-        t_star = t.gather(-2, largest.target)
-        largest.put(t.sub_(top), t_star - second)
-        add = t.clamp_max_(80.0 if t.dtype == torch.float32 else 600.0).exp_()
-        keep.add_(add).reciprocal_().nan_to_num_(posinf=0.0)  # nothing is seen: the zero vector
-        drop.mul_(keep)
-        add.mul_(keep)
-        ctx.save_for_backward(q, k, v, k_new, a, gap, one, where, largest.target, largest.valid, slots, keep, drop, add)
+        a = _scores(k, q, bias, visible)
+        rows = _Rows.of(a, v)
+        largest = _as_target(rows.where, slots, leading, a.shape[-2])
+        drop = _at(a, slots, leading) * rows.gap  # a_ji by the row's maximum, 0 at the largest
+        keep, drop, add = rows.coefficients(drop, _scores(k_new, q, bias_new, onto), largest)
+        saved = (a, rows.gap, rows.one, rows.where, largest.target, largest.valid)
+        ctx.save_for_backward(q, k, v, k_new, *saved, slots, keep, drop, add)
         ctx.leading, ctx.biased = leading, bias is not None
         ctx.mark_non_differentiable(*(x for x in (largest.target, largest.valid) if x is not None))
-        return keep, drop, add, total, rest, largest.target, largest.valid
+        return keep, drop, add, rows.total, rows.rest, largest.target, largest.valid
 
     @staticmethod
     @torch.amp.custom_bwd(device_type="cuda")

@@ -33,13 +33,14 @@ Noise = tuple[Tensor, Tensor] | None  # factors (batch, 1, width) for what atten
 @dataclass(frozen=True)
 class Inputs:
     """content (batch, context, width), masked (batch, target, width), who sees whom, the noise of each layer, and a
-    list for the attention weights if they are asked for."""
+    list for the attention weights if they are asked for; and one for what several chunks of targets share."""
 
     content: Tensor
     masked: Tensor
     visibility: Visibility
     noise: list[Noise]
     weights: list[Tensor] | None = None
+    kept: list[Any] | None = None  # of the first layer, for other targets of the same groups
 
 
 @final
@@ -149,12 +150,12 @@ class Stack(nn.Module):
         total, step = inputs.masked.shape[1], self.targets_at_once(inputs)
         if total <= step:
             return self.choose(inputs)(self, inputs)
-        step = -(-total // -(-total // step))  # of nearly equal size
+        step, kept = -(-total // -(-total // step)), list[Any]()  # of nearly equal size
 
         def chunk(start: int) -> Tensor:
             some = slice(start, start + step)
             here = inputs.visibility.at(inputs.visibility.slots[:, some])
-            mine = replace(inputs, masked=inputs.masked[:, some], visibility=here)
+            mine = replace(inputs, masked=inputs.masked[:, some], visibility=here, kept=kept)
             return self.choose(mine)(self, mine)
 
         starts = range(0, total, step)
