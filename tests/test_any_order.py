@@ -1,6 +1,8 @@
 """Laws of context="any": one pass of an order is what is asked one by one, and groups have a density."""
 
 import itertools
+import json
+from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -25,6 +27,7 @@ BOTH = {"group": "user", "item": "movie", "value": "real"}
 ANY = {"context": "any", "family": "gaussian"}
 DAYS = {"group": "day", "item": "station", "value": "tmax", "time": "day"}
 ITEMS = 7
+HOME = Path(__file__).parent.parent
 
 
 def value_term(family=None, *, gaps=False, neighbours=None, layers=3):
@@ -355,3 +358,28 @@ def test_python_and_the_shell_say_the_same(tmp_path):
     forked("joint", "m.efattn", "t.parquet", "--orders", 3, "--seed", 2, "-o", "out.parquet", cwd=tmp_path).good()
     mine = efattn.load(tmp_path / "m.efattn").joint_log_density(TABLE, orders=3, seed=2)
     assert pl.read_parquet(tmp_path / "out.parquet").equals(mine)
+
+
+def test_what_the_page_tells_is_what_was_measured():
+    from efattn.bench import orders as bench
+    from efattn.experiments import any_order
+
+    page = (HOME / "docs/any-order.md").read_text()
+    assert any_order.table(json.loads((HOME / "results/any_order.json").read_text())["records"]) in page
+    assert bench.table(json.loads((HOME / "benchmarks/results/orders.json").read_text())["records"]) in page
+    found = bench.record(2, 5, 1)
+    assert found["difference"] < 1e-4
+
+
+def test_the_experiment_asks_the_same_of_items_and_values():
+    from efattn.experiments import any_order
+
+    for model, value in ((efa(**ANY, terms="value"), "real"), (efa(context="any", terms="item"), None)):
+        model.fit(TABLE, **({} if value is None else {"value": value}), group="user", item="movie")
+        if value is None:
+            assert any_order.items_asked(model, TABLE, "user", 0.0) == pytest.approx(model.score(TABLE))
+            assert any_order.items_asked(model, TABLE, "user", 0.7) < 0
+        else:
+            score, error = any_order.values_asked(model, TABLE, value, 0.0)
+            assert score == pytest.approx(model.score(TABLE))
+            assert error > 0

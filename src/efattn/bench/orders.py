@@ -73,6 +73,16 @@ def record(groups: int, length: int, repeats: int) -> dict[str, Any]:
     }
 
 
+def table(records: list[dict[str, Any]]) -> str:
+    """The records of one group at a time, as Markdown."""
+    lines = ["| rows of a group | one pass, ms | one by one, ms | times as fast |", "|---|---|---|---|"]
+    for one in records:
+        if one["groups"] == 1:
+            times = (f"{one['seconds'][way] * 1e3:.1f}" for way in ("together", "one by one"))
+            lines.append(f"| {one['length']} | {' | '.join(times)} | {one['one_by_one_over_together']:.0f} |")
+    return "\n".join(lines)
+
+
 def run(repeats: int = REPEATS) -> list[dict[str, Any]]:
     """All lengths; prints a row as soon as it is known."""
     torch.set_num_threads(1)

@@ -104,6 +104,20 @@ def run(name: str, context: str, steps: int | None) -> Record:
     return record
 
 
+def table(records: Sequence[Record]) -> str:
+    """The records as Markdown: log scores, and errors of values behind them."""
+    lines = ["| groups | question | others | any |", "|---|---|---|---|"]
+    for name in dict.fromkeys(one["table"] for one in records):
+        mine = {one["context"]: one for one in records if one["table"] == name}
+        for question in ("all others", *(f"{share:.0%} hidden" for share in HIDDEN)):
+            lines.append(f"| {name} | {question} | " + " | ".join(_cell(mine[x][question]) for x in CONTEXTS) + " |")
+    return "\n".join(lines)
+
+
+def _cell(found: Record) -> str:
+    return f"{found['log_score']:.3f}" + (f" ({found['error']:.3f})" if "error" in found else "")
+
+
 def main(words: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--tables", nargs="*", default=["stations", "ratings", "baskets"])
