@@ -26,8 +26,8 @@ class Aim(NamedTuple):
 
 GPU_FIT = (
     "Losses, sums and the first loss that is no number stay on the device for fifty steps or an epoch; nothing in a "
-    "step depends on numbers of the device; rows are there, and batches are gathered there. A thread that built them ahead "
-    "took turns with the one that launches kernels: the GPU was at work 5 of 25 to 56 ms a step."
+    "step depends on numbers of the device; rows are there, and batches are gathered there. A thread that built them "
+    "ahead took turns with the one that launches kernels: the GPU was at work 5 of 25 to 56 ms a step."
 )
 AIMS = (
     Aim(
@@ -71,8 +71,8 @@ AIMS = (
     ),
     Aim(
         "a list of ten for one history", "recommend", "whole, 50 rows, 12,000 items: p50 in ms", most=5,
-        tried="Names of few rows are numbered without joins, and what is whole is not filtered: 3.5 ms against 4.6. What "
-        "is left is the overhead of many small calls.",
+        tried="Names of few rows are numbered without joins, and what is whole is not filtered: 3.5 ms against 4.6. "
+        "What is left is the overhead of many small calls.",
     ),
     Aim("score on a GPU", "gpu", "score: times as fast as two cores", least=1),
     Aim("predict on a GPU", "gpu", "predict: times as fast as two cores", least=1),

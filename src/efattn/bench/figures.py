@@ -58,13 +58,6 @@ def _tables(records: Sequence[Record]) -> Iterator[Figure]:
         yield Figure(f"{at}: peak GB", one["peak_bytes"] / 1e9, "less", ratio=False)
 
 
-def _stream(records: Sequence[Record]) -> Iterator[Figure]:
-    for one in records:
-        yield Figure(f"{one['rows']:,} rows: seconds to read", one["read"]["seconds"], "less", ratio=False)
-        more = one["train"]["anonymous"] / records[0]["train"]["anonymous"]
-        yield Figure(f"{one['rows']:,} rows: memory of training, of that of {records[0]['rows']:,}", more, "less")
-
-
 def _content(records: Sequence[Record]) -> Iterator[Figure]:
     for one in records:
         at = f"{one['shape']}, {one['layers']} layers, length {one['length']}"
@@ -158,7 +151,6 @@ OF: dict[str, Callable[[Sequence[Record]], Iterator[Figure]]] = {
     "catalogue": _catalogue,
     "busy": _busy,
     "tables": _tables,
-    "stream": _stream,
     "content": _content,
     "processes": _processes,
     "race": _race,
