@@ -105,11 +105,5 @@ AIMS = (
         "would save about a tenth, by functions of torch that are not public: left out. Softmax written out: no "
         "gain below 100 rows.",
     ),
-    Aim(
-        "training on 100 million rows in the memory of one million", "stream",
-        "100,000,000 rows: memory of training, of that of 1,000,000", most=1.5,
-        tried="Groups lie on disk and are mapped; what the system keeps of them can be taken back, and is not "
-        "counted. What grows is the list of groups.",
-    ),
     Aim("the same fit by two processes", "processes", "two processes: difference of the score", most=1e-3),
 )  # fmt: skip
