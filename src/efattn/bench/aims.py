@@ -28,8 +28,8 @@ GPU_FIT = (
     "Losses, sums and the first loss that is no number stay on the device for fifty steps or an epoch; nothing in a "
     "step depends on numbers of the device; rows are there, and batches are gathered there. A thread that built them "
     "ahead took turns with the one that launches kernels (54 ms a step, now 15). The GPU is at work 4 ms of a step, "
-    "the rest is launching 600 kernels from Python; with 1,024 tokens a step is 9 ms, of which 1 is work. Since this was "
-    "measured, copies are built up to 25 million numbers (8.6 ms against 10). Graphs of kernels, which would help "
+    "the rest is launching 600 kernels from Python; with 1,024 tokens a step is 9 ms, of which 1 is work. Since this "
+    "was measured, copies are built up to 25 million numbers (8.6 ms against 10). Graphs of kernels, which would help "
     "most, ask for shapes that stay the same: not built."
 )
 AIMS = (
