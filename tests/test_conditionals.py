@@ -160,7 +160,7 @@ def test_a_cpu_builds_the_copies_where_they_are_few_or_short(monkeypatch):
 
 
 def test_a_gpu_builds_the_copies_where_they_are_few():
-    """Measured on an H200: 2.4 ms against 9 for 32 groups of 50; 32 against 12 for 1,024 groups."""
+    """Measured on an H200: 3 ms against 10 for 26 groups of 40, 8.6 for 410 of them; 24 against 10 for 137 of 120."""
     for groups, expected in ((32, copied), (1024, folded)):
         content = torch.empty(groups, 50, 32, device="meta")
         visibility = Visibility.of("others", torch.ones(groups, 50, dtype=torch.bool, device="meta"), 50)

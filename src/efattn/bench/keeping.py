@@ -15,7 +15,7 @@ from efattn import __version__, storage
 def keep(folder: Path, name: str, records: Sequence[Mapping[str, Any]], **about: Any) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     known = {"bench": name, "version": __version__, "python": platform.python_version()}
-    known |= {"machine": machine(), "commit": commit()} | about
+    known |= {"machine": machine(), "commit": commit(), "load": load()} | about
     with storage.beside(folder / f"{name}.json") as part:
         part.write_text(json.dumps({"about": known, "records": records}, indent=1) + "\n")
 
@@ -34,6 +34,11 @@ def machine() -> dict[str, Any]:
         "gpu": gpu,
         "torch": torch.__version__,
     }
+
+
+def load() -> float | None:
+    """Of the last minute, the bench in it: how busy the machine was; None where the system does not say."""
+    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
 
 
 @cache

@@ -77,7 +77,8 @@ def made(about: Mapping[str, Any]) -> str:
     cores = f"{machine['cores']} cores" if machine.get("cores") else ""
     commit = f"commit `{about['commit']}`" if about.get("commit") else f"version {about.get('version', NONE)}"
     command = f"`{about['command']}`" if about.get("command") else ""
-    return ", ".join(filter(None, (command, where, cores, commit))) + "."
+    load = f"load {about['load']:g}" if about.get("load") is not None else ""
+    return ", ".join(filter(None, (command, where, cores, load, commit))) + "."
 
 
 def number(value: float) -> str:

@@ -16,7 +16,6 @@ from typing import Any
 import numpy as np
 
 from efattn.bench.keeping import keep
-from efattn.bench.serving import load_average
 
 ITEMS, ROWS, K = 12_000, 50, 10
 CALLS, WARM = 300, 30
@@ -82,7 +81,7 @@ def main(folder: Path, calls: int = CALLS, warm: int = WARM) -> None:
     for one in records:
         told = f"{one['kind']:8} {one['rows']:3} rows, {one['items']:6,} items"
         print(f"{told:30} {one['p50_ms']:8.2f} {one['p99_ms']:8.2f} {one['work_ms']:9.2f}", flush=True)
-    keep(folder, "recommend", records, load=load_average())
+    keep(folder, "recommend", records)
 
 
 if __name__ == "__main__":

@@ -77,12 +77,7 @@ def main(folder: Path, seconds: float = SECONDS) -> None:
         finally:
             server.send_signal(signal.SIGTERM)
             server.communicate(timeout=60)
-    keep(folder, "serving", records, cores=os.cpu_count(), seconds=seconds, load=load_average())
-
-
-def load_average() -> float | None:
-    """Of the last minute, this bench in it: how busy the machine was; None where the system does not say."""
-    return round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
+    keep(folder, "serving", records, cores=os.cpu_count(), seconds=seconds)
 
 
 def started(models: list[Path]) -> tuple[subprocess.Popen[str], int]:

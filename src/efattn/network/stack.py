@@ -24,7 +24,7 @@ from efattn.network.visibility import Visibility
 
 Norm = Literal["pre", "post"]
 Content = Literal["mixing", "isolated"]
-FEW = 2**24  # numbers in all copies, below which a GPU is done with them before it could launch anything smarter
+FEW = 3 * 2**23  # numbers in all copies, below which a GPU is done with them before it could launch anything smarter
 SMALL, SHORT = 2**16, 7  # the same on a CPU; and positions, up to which copies are cheap however many groups there are
 LONG = 2**28  # bytes that the targets of long groups may take at a time
 Noise = tuple[Tensor, Tensor] | None  # factors (batch, 1, width) for what attention and feed-forward add
