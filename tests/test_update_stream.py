@@ -4,8 +4,11 @@ import numpy as np
 import polars as pl
 import pytest
 import torch
+from typer.testing import CliRunner
 
+import efattn
 from efattn import EFA
+from efattn.cli import app
 from efattn.errors import DataError
 from efattn.estimators.updating import _surely_best
 from efattn.training import Training
@@ -111,3 +114,17 @@ def test_features_of_new_items_come_with_an_update():
     plain = EFA(**options, training=Training(epochs=1, device="cpu")).fit(table, **ROLES)
     with pytest.raises(DataError, match="fitted without features"):
         plain.update(table, item_features=more)
+
+
+def test_the_shell_updates_as_python_does(stream, tmp_path):
+    _, before, day, _ = stream
+    options = {"context": "past", "terms": "item", "companions": None, "refit": False, "width": 8}
+    model = EFA(**options, training=Training(epochs=2, device="cpu")).fit(before, **ROLES)
+    model.save(tmp_path / "m.efattn")
+    marked = day.with_columns(new=pl.col("at") >= 2)
+    marked.write_csv(tmp_path / "day.csv")
+    words = ["update", str(tmp_path / "m.efattn"), str(tmp_path / "day.csv"), "--target", "new", "--epochs", "3"]
+    found = CliRunner().invoke(app, [*words, "-o", str(tmp_path / "n.efattn")])
+    assert found.exit_code == 0, found.output
+    model.update(marked, target="new", training=Training(epochs=3, rate=1e-3, device="cpu"), progress=False)
+    assert efattn.load(tmp_path / "n.efattn").score(day) == pytest.approx(model.score(day), rel=1e-6)

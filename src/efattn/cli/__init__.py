@@ -1,7 +1,8 @@
 """The command line: one verb is one call into the library.
 
     efattn fit | score | predict | impute | sample | forecast | where-next | recommend | similar | attention | explain |
-    summary | embeddings | evaluate | calibrate | split | compare | report | serve | datasets | bench | demo | reproduce
+    summary | embeddings | evaluate | calibrate | update | split | compare | report | serve | datasets | bench | demo |
+    reproduce
 
 Results go to standard output, or to the file named by -o, which is there whole or not at all; everything else goes to
 standard error. Exit 0; 2 for the user's mistake, in one line; 130 when interrupted; 1 for a mistake of ours.
@@ -24,6 +25,7 @@ from efattn.cli import (
     picturing,
     serving,
     studies,
+    updating,
     verbs,
 )
 from efattn.cli.outcome import run
@@ -65,6 +67,7 @@ generating.add_to(app)
 joint.add_to(app)
 evaluating.add_to(app)
 calibrating.add_to(app)
+updating.add_to(app)
 imputing.add_to(app)
 comparing.add_to(app)
 serving.add_to(app)

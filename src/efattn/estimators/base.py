@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError
@@ -327,15 +326,9 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         predicted better, so that what was known is not lost; items that the table lacks stay as they were. Its rows may
         be whole histories of which `target` marks what is new. item_features: of new items, in the columns of the fit.
         training: by default as in fit, at a third of its rate."""
-        before = self._fitted()
         how: dict[str, Any] = {"validation": validation, "training": training, "target": target, "progress": progress}
         how |= {"item_features": item_features, "callbacks": listed(callbacks)}
-        blueprint, trained, beside = updating.updated(self, before, table, **how)
-        self._take(blueprint, *trained, companions=beside)
-        groups = blueprint.groups
-        assert groups is not None
-        known = None if before.seen is None else np.union1d(before.seen, seen_by(groups, blueprint.held))
-        self.fitted_ = replace(self.fitted_, seen=known, lengths=length_counts(groups.lengths, before.lengths))
+        updating.update(self, self._fitted(), table, **how)
         return self
 
     def save(self, path: str | Path) -> None:

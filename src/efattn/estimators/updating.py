@@ -18,11 +18,13 @@ import torch
 from torch import Tensor
 
 from efattn.data import Groups, Schema, Table
+from efattn.data.fingerprints import seen_by
 from efattn.errors import DataError, Note, option
 from efattn.estimators import growing, members
 from efattn.estimators.blueprint import Blueprint, split
 from efattn.estimators.progress import Stages
 from efattn.inference import Fitted
+from efattn.inference.lengths import length_counts
 from efattn.models import Conditionals, Model
 from efattn.training import Record, Training, threads
 
@@ -35,7 +37,7 @@ SLOWER = 3  # than a fit
 HEADS = ("head.bias", "head.body.0.weight", "head.body.own.weight", "centre_vectors", "bias")  # a row an item
 
 
-def updated(
+def update(
     estimator: "GroupEstimator",
     before: Fitted,
     table: Any,
@@ -46,8 +48,8 @@ def updated(
     item_features: Any,
     callbacks: Sequence[Callable[[Record], object]],
     progress: bool | None,
-) -> tuple[Blueprint, members.Trained, Any]:
-    """What the estimator takes: the blueprint of the new rows, the networks, and the companions as they were."""
+) -> None:
+    """The estimator has it then; its companions are as they were."""
     source = Table.read(table)
     source = source if before.wide is None else before.wide.long(source)
     if not len(source):
@@ -67,15 +69,18 @@ def updated(
     with Stages(progress) as stages, threads.suited_to(groups.count):
         each = [blueprint] * len(models)
         if _new_items_alone(models, each, before, training or first, estimator.seed, stages):
-            kept = members.Trained(tuple(models), list(before.history), True)
-            return blueprint, kept, growing.beside(before.companions, models[0])
-        began = [_weights(model) for model in models]
-        trained = members.train(models, each, calm, estimator.seed, stages, callbacks=callbacks, before=before.history)
-        words = [settled(model, was, blueprint, before) for model, was in zip(trained.models, began, strict=True)]
-        notes = [note for note in dict.fromkeys(words) if note is not None]
+            trained, notes = members.Trained(tuple(models), list(before.history), True), list[Note]()
+        else:
+            began, history = [_weights(model) for model in models], before.history
+            trained = members.train(models, each, calm, estimator.seed, stages, callbacks=callbacks, before=history)
+            words = [settled(model, was, blueprint, before) for model, was in zip(trained.models, began, strict=True)]
+            notes = [note for note in dict.fromkeys(words) if note is not None]
         for note in notes:
             stages.say(str(note))
-    return blueprint.noted(*notes), trained, growing.beside(before.companions, models[0])
+    beside = growing.beside(before.companions, models[0])
+    taken = estimator._take(blueprint.noted(*notes), *trained, companions=beside).fitted_
+    known = None if before.seen is None else np.union1d(before.seen, seen_by(groups, blueprint.held))
+    estimator.fitted_ = replace(taken, seen=known, lengths=length_counts(groups.lengths, before.lengths))
 
 
 def _schema(before: Fitted, source: Table, item_features: Any) -> Schema:

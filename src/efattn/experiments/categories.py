@@ -3,8 +3,9 @@
     python -m efattn.experiments.categories [OPTION=VALUE ...] [--device cuda] [--seed 0] [--users 2000] [-o FOLDER]
 
 Twice: with all items in training, and with a tenth of them removed from it, rows and all. Test rows of items that
-training has (warm) and of those it lacks (cold) are told apart; all are ranked among the whole catalogue. To ids alone
-a removed item is unknown, and missed. One JSON file a run: KIND-REMOVED-SEED.json; finished ones are skipped.
+training has (warm) and of those it lacks (cold) are told apart; all are ranked among the whole catalogue, and those of
+removed items among these alone as well (new): the list of what is new. To ids alone a removed item is unknown, and
+missed. One JSON file a run: KIND-REMOVED-SEED.json; finished ones are skipped.
 """
 
 import argparse
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import torch
 
@@ -60,6 +62,23 @@ def measured(model: EFA, test: pl.DataFrame, cold: pl.Series) -> Record:
         for line in found.lines:
             if line.metric in SHOWN and line.part == "all":
                 told[name][line.metric if line.k is None else f"{line.metric}@{line.k:g}"] = [line.mean, line.error]
+    if len(cold) and model.schema_.features is not None:
+        told["new"] = _among_new(model, test, cold)
+    return told
+
+
+def _among_new(model: EFA, test: pl.DataFrame, cold: pl.Series) -> Record:
+    """Where the removed item that came stands among the removed ones."""
+    mine = test.filter((pl.col("target") & pl.col("item").is_in(cold.implode())).any().over("user"))
+    history, came = mine.filter(~pl.col("target")), mine.filter("target").select("user", came="item")
+    lists = model.recommend(history.drop("target"), k=max(LENGTHS), among=cold.to_list())
+    rank = came.join(lists, on="user").filter(pl.col("item") == pl.col("came"))["rank"].to_numpy()
+    told: Record = {"rows": len(came), "items": len(cold)}
+    for k in LENGTHS:
+        gain = np.zeros(len(came))
+        gain[: len(rank)] = np.where(rank <= k, 1 / np.log2(1 + rank), 0.0)
+        for name, x in (("recall", gain > 0), ("ndcg", gain)):
+            told[f"{name}@{k}"] = [float(x.mean()), float(x.std() / max(len(x), 1) ** 0.5)]
     return told
 
 

@@ -3,7 +3,7 @@
     context     v_x = own_x + F_x W           own_x of the unknown item where x was never seen, or is taken for unknown
     candidate   f(x) = (own_x + F_x U) . h + b_x + F_x u        own_x = 0, b_x = level, where x was never seen
 
-Maps start at zero: training begins at the model without features. While training, a small share of the candidates is
+Maps start at zero: training begins at the model without features. While training, some of the candidates are
 known by features alone, drawn anew at every step, so that these serve where there is nothing else.
 """
 
@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-STRANGE = 0.1  # of the candidates are known by features alone, at a step
+STRANGE = 0.3  # of the candidates are known by features alone, at a step
 
 
 class Features(NamedTuple):
