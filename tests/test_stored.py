@@ -96,7 +96,7 @@ def test_groups_on_disk_are_those_in_memory(
     assert not list(on_disk.home.glob("rows-*"))
 
 
-@pytest.mark.parametrize("kind", ["parquet", "csv"])
+@pytest.mark.parametrize("kind", ["parquet", pytest.param("csv", marks=pytest.mark.slow)])
 def test_training_from_disk_is_training_from_memory_bit_for_bit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
@@ -104,8 +104,7 @@ def test_training_from_disk_is_training_from_memory_bit_for_bit(
     folder = as_files(frame, tmp_path / "parts", kind)
     make = lambda: EFA(**QUICK, training=Training(epochs=2, tokens=60, device="cpu"))  # noqa: E731
     one, two = make().fit(frame, **columns), make().fit(folder, on_disk=True, **columns)
-    again = make().fit(str(folder / "*"), on_disk=True, **columns)
-    assert one.history_[-1]["validation"] == two.history_[-1]["validation"] == again.history_[-1]["validation"]
+    assert one.history_[-1]["validation"] == two.history_[-1]["validation"]
     assert same(weights(one), weights(two))
     assert one.score(frame) == two.score(frame) == two.score(folder)
     monkeypatch.setenv("EFATTN_IN_MEMORY", "1000")

@@ -31,6 +31,11 @@ def mapped_from(x: np.ndarray) -> Path | None:
     return None if name is None else Path(name)
 
 
+def whole_or_kept(x: np.ndarray, key: str, compute: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """compute(rows) of all rows: in memory, as the array is, or beside it."""
+    return compute(slice(None)) if mapped_from(x) is None else kept_beside(x, key, compute)
+
+
 def kept_beside(x: np.ndarray, key: str, compute: Callable[[slice], np.ndarray]) -> np.ndarray:
     """compute(rows), of all rows of a mapped array: in a file beside its own, which is found again by its key."""
     home = mapped_from(x)
