@@ -311,8 +311,7 @@ def test_peak_memory_stays_under_the_setting(shape):
 
 
 @pytest.mark.parametrize("context", ["others", "past"])
-@pytest.mark.parametrize("layers", [1, 2, 3])
-@pytest.mark.parametrize("gaps", [0, 5])
+@pytest.mark.parametrize(("layers", "gaps"), [(1, 0), (2, 0), (2, 5), (3, 5)])
 def test_some_targets_and_rows_at_a_time_are_all_at_once(monkeypatch, context, layers, gaps):
     given = problem(3, context, lags=2, pairs=True, hidden=0.2, gaps=gaps)
     stack = Stack(WIDTH, layers, dropout=0.3, gaps=gaps).double()

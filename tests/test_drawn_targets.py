@@ -13,13 +13,12 @@ from efattn.models import scoring
 
 @pytest.mark.parametrize("context", ["past", "others"])
 @pytest.mark.parametrize("term", ["item", "value"])
-@pytest.mark.parametrize("layers", [1, 2])
-def test_drawn_targets_are_unbiased(monkeypatch: pytest.MonkeyPatch, context: str, term: str, layers: int) -> None:
+def test_drawn_targets_are_unbiased(monkeypatch: pytest.MonkeyPatch, context: str, term: str) -> None:
     table = ratings()
     training = Training(epochs=1, device="cpu")
     roles = {"group": "user", "item": "movie", "value": "real", "order": "at", "weight": "weight"}
     table = table.with_columns(weight=np.random.default_rng(0).integers(1, 4, len(table)))
-    model = efa(terms=term, context=context, layers=layers, training=training, dropout=0.0)
+    model = efa(terms=term, context=context, training=training, dropout=0.0)
     fitted = model.fit(table, **roles, progress=False).fitted_
     one = fitted.members[0][fitted.names[0]].double()
     groups = fitted.schema.standardise(fitted.schema.encode(table, need=("value",), sort=True))

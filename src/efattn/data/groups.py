@@ -12,13 +12,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Literal, final
+from typing import Any, Literal, final
 
 import numpy as np
 import torch
 
 from efattn.data import batches as batching
 from efattn.data.batch import Batch
+from efattn.data.mapping import Named, by_name
 from efattn.data.names import Names
 from efattn.data.vocabulary import Vocabulary
 from efattn.errors import DataError, Note, option
@@ -43,6 +44,14 @@ class Observations:
     target: np.ndarray | None = None
     when: np.ndarray | None = None
     noise: np.ndarray | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """To another process a large mapped array goes by the name of its file."""
+        return {f.name: by_name(getattr(self, f.name)) for f in fields(self)}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        for name, x in state.items():
+            object.__setattr__(self, name, x.opened() if isinstance(x, Named) else x)
 
     def by_field(self) -> dict[str, np.ndarray | None]:
         """By the names of a batch's fields, in which `rows` is the row of each cell."""

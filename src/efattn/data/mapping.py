@@ -7,7 +7,7 @@ ones may not, so that no system sets memory aside for them.
 import os
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -29,6 +29,30 @@ def mapped_from(x: np.ndarray) -> Path | None:
     """The file of a mapped array."""
     name = getattr(x.base, "filename", None)
     return None if name is None else Path(name)
+
+
+class Named(NamedTuple):
+    """A mapped array by its file."""
+
+    path: Path
+    dtype: str
+    columns: tuple[int, ...]
+
+    def opened(self) -> np.ndarray:
+        return mapped(self.path, np.dtype(self.dtype), self.columns)
+
+
+def by_name(x: np.ndarray | None) -> Any:
+    """A large mapped array that is all of its file, by name; anything else as it is."""
+    path = None if x is None else mapped_from(x)
+    if x is None or path is None or x.nbytes <= SMALL or x.nbytes != path.stat().st_size:
+        return x
+    return Named(path, x.dtype.str, x.shape[1:])
+
+
+def whole_or_kept(x: np.ndarray, key: str, compute: Callable[[slice], np.ndarray]) -> np.ndarray:
+    """compute(rows) of all rows: in memory, as the array is, or beside it."""
+    return compute(slice(None)) if mapped_from(x) is None else kept_beside(x, key, compute)
 
 
 def kept_beside(x: np.ndarray, key: str, compute: Callable[[slice], np.ndarray]) -> np.ndarray:

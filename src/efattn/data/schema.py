@@ -16,7 +16,7 @@ from efattn.data.duplicates import duplicated
 from efattn.data.groups import Groups, Observations
 from efattn.data.item_features import ItemFeatures
 from efattn.data.lags import infer_step, lagged_groups, step_words
-from efattn.data.mapping import BLOCK, kept_beside, mapped_from
+from efattn.data.mapping import BLOCK, whole_or_kept
 from efattn.data.reading import Levels, Reading
 from efattn.data.roles import SEVERAL, SINGLE, Roles
 from efattn.data.sampling import few
@@ -189,11 +189,10 @@ class Schema:
             for start in range(0, max(len(every.value), 1), BLOCK):
                 self._refuse_far(every.value[start : start + BLOCK], groups, start)
             return groups
-        if mapped_from(every.value) is not None:
-            value = kept_beside(every.value, fitted.digest(), lambda some: self._standardised(groups, some))
-        else:
-            value = self._standardised(groups, slice(None))
-        noise = None if every.noise is None else fitted.to_scale(every.noise[:, None], every.item)[:, 0]
+        value = whole_or_kept(every.value, fitted.digest(), lambda some: self._standardised(groups, some))
+        noise = every.noise
+        if noise is not None:
+            noise = whole_or_kept(noise, fitted.digest(), lambda some: self._noise(groups, some))
         return replace(groups, every=replace(every, value=value, noise=noise), centres=fitted.item_shifts)
 
     def _standardised(self, groups: Groups, some: slice) -> np.ndarray:
@@ -204,6 +203,13 @@ class Schema:
         value = self.standardiser.apply(every.value[some], None if every.item is None else every.item[some])
         self._refuse_far(value, groups, some.start or 0)
         return value
+
+    def _noise(self, groups: Groups, some: slice) -> np.ndarray:
+        every = groups.every
+        assert self.standardiser is not None
+        assert every.noise is not None
+        item = None if every.item is None else every.item[some]
+        return self.standardiser.to_scale(every.noise[some, None], item)[:, 0]
 
     def _refuse_far(self, value: np.ndarray, groups: Groups, start: int = 0) -> None:
         """A DataError for a value so far from those it was fitted on that single precision cannot hold its square.

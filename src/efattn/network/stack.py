@@ -166,7 +166,7 @@ class Stack(nn.Module):
     def targets_at_once(self, inputs: Inputs) -> int:
         """As many as take about LONG bytes, by what a target and a row of its group take on each path."""
         batch, size, _ = inputs.content.shape
-        two_streams = inputs.visibility.causal or len(self.blocks) <= 1
+        two_streams = inputs.visibility.causal or inputs.visibility.isolated or len(self.blocks) <= 1
         pair = 26 if two_streams else 64 * self.layers[0].attention.heads
         room = LONG if inputs.content.device.type == "cpu" else 16 * LONG
         return max(room // max(pair * batch * size, 1), 1)
