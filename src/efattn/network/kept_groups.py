@@ -1,4 +1,4 @@
-"""The same of many groups at once, which grow together and may have gaps (kept.py is of one, row by row).
+"""Keys and values of groups that grow together, kept from one target to the next (kept.py: of one group).
 
     target t     content up to t - 1: only what is new goes through the layers, and looks at what was kept
                  masked form of t: looks at all of it, and at itself
