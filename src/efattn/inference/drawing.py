@@ -1,6 +1,7 @@
 """Cells of a batch that are blank, drawn from what a model says of each given the rest.
 
-    past      in order, each cell from its conditional: together, exactly a draw of the joint law
+    past      in order, each cell from its conditional: together, exactly a draw of the joint law; what the network
+              makes of rows that are there is kept, so that a step takes as long as a group is long (growing.py)
               a blank value before values that are there: proposed in the same way and taken with probability min(1,
               product over the later rows of p(new) / p(old)) (Metropolis), sweep after sweep
     any       in an order drawn at random, each given those drawn before it: a draw of the mixture over orders
@@ -24,6 +25,8 @@ from efattn.data import Batch
 from efattn.inference import mixture
 from efattn.inference.cells import draw_item, draw_values
 from efattn.inference.fitted import Part
+from efattn.models import Conditionals
+from efattn.models.growing import growing
 
 AWAY = 10.0  # times the mean square of what was drawn at first, or of values in units of their spread
 
@@ -63,8 +66,10 @@ def items(
 
     columns, trace = _turns(parts, blank, generator), list[Tensor]()
     for _ in range(1 if past or len(columns) < 2 else 1 + sweeps):
-        for column in columns:
-            draw(column)
+        with growing(_here(parts) if past else (), batch) as step:
+            for column in columns:
+                step(batch, column)
+                draw(column)
         trace.append((latest.sum(1) / blank.sum(1).clamp_min(1))[:, None])
     return Drawn(batch.item[:, : batch.length], torch.stack(trace, 1) if len(trace) > 1 else None)
 
@@ -139,9 +144,11 @@ class Values:
         return Drawn(self.now, torch.stack(trace, 1) if trace else None)
 
     def _forward(self, cells: Tensor) -> None:
-        for column in cells.any(0).nonzero()[:, 0].tolist():
-            rows = cells[:, column].nonzero()[:, 0]
-            self.put(column, rows, self.proposed(column, rows, past=True))
+        with growing(_here(self.parts), self.batch) as step:
+            for column in cells.any(0).nonzero()[:, 0].tolist():
+                step(self.batch, column)
+                rows = cells[:, column].nonzero()[:, 0]
+                self.put(column, rows, self.proposed(column, rows, past=True))
 
     def _step(self, column: int, rows: Tensor, last: Tensor) -> None:
         """Another value of these rows, where the later ones allow it."""
@@ -166,6 +173,11 @@ def _turns(parts: Sequence[Part], blank: Tensor, generator: torch.Generator) -> 
     if parts[0].model.context == "any":
         columns = columns[torch.randperm(len(columns), generator=generator)]
     return columns.tolist()
+
+
+def _here(parts: Sequence[Part]) -> list[Conditionals]:
+    """The models that run where batches are."""
+    return [part.model for part in parts if str(part.device) == "cpu"]
 
 
 def _all_scored(batch: Batch) -> Batch:

@@ -6,6 +6,8 @@ Items, ratings and temperatures are this one class with other parts. An item ter
 looks at values; a value term looks at items, attributes and the other values.
 """
 
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
 from typing import Literal, final
 
 import torch
@@ -20,6 +22,9 @@ from efattn.models.scoring import Conditionals, ItemSupport, at
 from efattn.network import Context, Embedding, Gaps, Head, ItemVectors, ItemViews, Logits, Stack, Visibility
 from efattn.network.orders import in_order
 from efattn.network.stack import Path
+
+# of terms by their identity: the rows of targets that are known already, while groups grow (growing.py)
+rows_ready: ContextVar[Mapping[int, Callable[[Batch], Tensor]]] = ContextVar("rows_ready", default={})  # noqa: B039
 
 
 @final
@@ -75,6 +80,9 @@ class Term(Conditionals):
         self, batch: Batch, slots: Tensor | None = None, path: Path | None = None, weights: list[Tensor] | None = None
     ) -> Tensor:
         """The context embedding of each target, (batch, target, width): what the head reads."""
+        ready = rows_ready.get().get(id(self))
+        if ready is not None:
+            return ready(batch)
         content, masked = self.embed(batch)
         visibility = self.visibility(batch)
         if visibility.seen.shape[1] > content.shape[1]:
@@ -100,13 +108,18 @@ class Term(Conditionals):
             named=batch.item,
         )
 
-    def visibility(self, batch: Batch) -> Visibility:
+    def looked_at(self, batch: Batch) -> Tensor:
+        """(batch, context): the positions that can be looked at at all."""
         exists = batch.exists
         if self.of_items and batch.hidden is not None:
             exists = exists & ~batch.hidden[..., 0]
         seen = shown(batch)
         if self.missing == "hidden" and not self.of_items and seen is not None:
             exists = exists & seen.any(-1)
+        return exists
+
+    def visibility(self, batch: Batch) -> Visibility:
+        exists = self.looked_at(batch)
         pairs = None
         if self.neighbours is not None:
             if batch.attributes is None or batch.attributes.shape[-1] < 2:
