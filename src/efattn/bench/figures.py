@@ -67,6 +67,8 @@ def _content(records: Sequence[Record]) -> Iterator[Figure]:
 def _processes(records: Sequence[Record]) -> Iterator[Figure]:
     for one in records:
         yield Figure("two processes: times as fast as one", one["ratio"], "more")
+        if "work_ratio" in one:
+            yield Figure("two processes: work of both, of that of one", one["work_ratio"], "less")
         yield Figure("two processes: difference of the score", abs(one["score_1"] - one["score_2"]), "less")
 
 
