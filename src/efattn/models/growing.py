@@ -3,8 +3,8 @@
     with growing(terms, batch) as step:
         step(batch, column)      the next row of every group: what `Term.rows` then says of any of these groups
 
-Content of rows that were there before goes through the network once (network/kept_groups.py). Terms that look at times between
-rows, at lags or at neighbours are asked as ever, as are simple models.
+Content of rows that were there before goes through the network once (network/kept_groups.py). Terms that look at times
+between rows, at lags or at neighbours are asked as ever, as are simple models.
 """
 
 from collections.abc import Callable, Iterator, Sequence
