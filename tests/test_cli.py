@@ -316,7 +316,7 @@ def test_messages_speak_the_language_of_the_shell():
         "--resume --count 3 --terms item --terms value"
     )
     assert shell(option("group", "my user"), option("clip", None)) == "--group 'my user' --clip none"
-    assert shell(option("callbacks"), option("noise", "known")) == "callbacks=... noise='known'"
+    assert shell(option("callbacks"), option("sums", "known")) == "callbacks=... sums='known'"
 
 
 def test_every_option_has_a_name_in_the_shell_that_a_command_takes():

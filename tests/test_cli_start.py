@@ -27,6 +27,7 @@ def home(tmp_path_factory):
     ratings().write_csv(folder / "ratings.csv")
     forked("fit", "ratings.csv", *ROLES, "-o", "m.efattn", *QUICK, cwd=folder).good()
     (folder / "cut.efattn").write_bytes((folder / "m.efattn").read_bytes()[:-50])
+    (folder / "empty").mkdir()
     (folder / "state").mkdir()
     (folder / "state" / "training.checkpoint").write_text("")
     return folder
@@ -49,7 +50,7 @@ QUICKLY = {
     "score: a table as model": ["score", "ratings.csv", "ratings.csv"],
     "score: a cut model": ["score", "cut.efattn", "ratings.csv"],
     "predict: no table": ["predict", "m.efattn", "nowhere.csv"],
-    "predict: a folder": ["predict", "m.efattn", "."],
+    "predict: a folder of no tables": ["predict", "m.efattn", "empty"],
     "predict: a model as table": ["predict", "m.efattn", "m.efattn"],
     "predict: an output of no kind": ["predict", "m.efattn", "ratings.csv", "-o", "x.xlsx"],
     "predict: a wide interval": ["predict", "m.efattn", "ratings.csv", "--interval", "2"],

@@ -33,14 +33,18 @@ def read(source: str, layout: dict[str, Any]) -> "Table":
 
 def to_fit(asked: dict[str, Any], layout: dict[str, Any]) -> "Table | Stored":
     """A whole table, or one that stays on disk."""
-    from efattn.data.stored import source_of
+    from efattn.data.sources import too_large
 
     source, on_disk = asked["table"], asked["on_disk"]
     if layout.get("baskets") or source == "-" or asked["wide"]:
         if on_disk:
             raise DataError("--on-disk is for long tables in files: no baskets, --wide, or pipe.", option="on_disk")
         return read(source, layout)
-    return source_of(_path(source), "auto" if on_disk is None else on_disk, layout)
+    if not (too_large(_path(source)) if on_disk is None else on_disk):
+        return read(source, layout)
+    from efattn.data.stored import Stored  # with torch, which a mistake need not wait for
+
+    return Stored(_path(source), layout)
 
 
 def look(source: str, layout: dict[str, Any]) -> None:

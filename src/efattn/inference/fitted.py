@@ -8,7 +8,6 @@ Everything a model is asked is a function of this value: one small file a verb.
 import contextlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from numbers import Integral
 from typing import Any, NamedTuple, final
 
@@ -116,7 +115,7 @@ class Fitted:
     held_out: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     device: torch.device | str = "auto"
 
-    @cached_property
+    @property
     def where(self) -> torch.device:
         """The device that its networks answer on."""
         return resolved(self.device, self.parameters)
