@@ -302,8 +302,8 @@ class EFAOptions(_Model):
     companions: Any = _field(
         "auto",
         "Simple models that predict together with the networks, as much as held-out groups ask for: one of "
-        "efattn.simple or several; auto for a linear model, a Gaussian where it is quickly fitted with trees of what it "
-        "leaves, and an additive logit of items, with a Markov chain in past; none for networks alone.",
+        "efattn.simple or several; auto for a linear model, a Gaussian where it is quickly fitted with trees of what "
+        "it leaves, and an additive logit of items, with a Markov chain in past; none for networks alone.",
         several=True,
         metavar="MODEL",
     )
