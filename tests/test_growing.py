@@ -9,7 +9,7 @@ from small import efa, ratings
 from efattn.inference import drawing
 from efattn.models.growing import growing
 from efattn.network import Stack, Visibility
-from efattn.network.kept_groups import KeptContent
+from efattn.network.kept import Kept
 
 OPTIONS = [
     {}, {"own": False}, {"norm": "pre", "feed_forward": 8}, {"norm": "post"}, {"kind": "linear", "average": True},
@@ -26,9 +26,10 @@ def test_kept_content_gives_the_rows_of_two_streams(options, steps):
     exists = torch.ones(3, 6, dtype=torch.bool)
     exists[1, 2:4] = exists[2, 0] = False
     whole = stack(content, masked, Visibility.of("past", exists, 6, own=stack.own))
-    kept, before = KeptContent(stack), 0
+    kept, before = Kept(stack), 0
     for t in steps:
-        row = kept.target(content[:, before:t], masked[:, t : t + 1], exists[:, before:t])
+        kept.add(content[:, before:t], exists[:, before:t])
+        row = kept.next(masked[:, t : t + 1])
         before = t
         assert torch.allclose(row, whole[:, t : t + 1], atol=1e-12), t
 

@@ -27,18 +27,24 @@ WAYS = {
 }
 
 
-def fit(baskets: int, epochs: int) -> dict[str, Any]:
-    """Seconds of an epoch, the first left out, and the threads it ran on."""
+def drawn_baskets(number: int) -> Any:
+    """A frame of baskets of products, some of which are bought far more often than others."""
     import numpy as np
     import polars as pl
+
+    draw = np.random.default_rng(0)
+    basket = np.repeat(np.arange(number), 1 + draw.poisson(3.0, number))
+    product = np.minimum(draw.zipf(1.3, len(basket)) - 1, PRODUCTS - 1)
+    return pl.DataFrame({"basket": basket, "product": product}).unique(maintain_order=True)
+
+
+def fit(baskets: int, epochs: int) -> dict[str, Any]:
+    """Seconds of an epoch, the first left out, and the threads it ran on."""
     import torch
 
     from efattn import EFA, Training
 
-    draw = np.random.default_rng(0)
-    basket = np.repeat(np.arange(baskets), 1 + draw.poisson(3.0, baskets))
-    product = np.minimum(draw.zipf(1.3, len(basket)) - 1, PRODUCTS - 1)
-    table = pl.DataFrame({"basket": basket, "product": product}).unique(maintain_order=True)
+    table = drawn_baskets(baskets)
     training, threads = Training(epochs=epochs + 1, patience=None), set[int]()
     model = EFA(context="others", companions=None, refit=False, training=training)
     model.fit(

@@ -15,25 +15,20 @@ import time
 from pathlib import Path
 from typing import Any
 
+from efattn.bench.busy import drawn_baskets
 from efattn.bench.keeping import keep
 
-BASKETS, PRODUCTS, TOKENS, EPOCHS, REPEATS = 15_000, 169, 8192, 4, 2
+BASKETS, TOKENS, EPOCHS, REPEATS = 15_000, 8192, 4, 2
 BUFFERS = (1_000, 100_000, 10_000_000)  # numbers of four bytes
 CODE = "import json; from efattn.bench.processes import {0}; print(json.dumps({0}({1})))"
 
 
 def fit(baskets: int, epochs: int) -> dict[str, Any]:
     """Seconds of its fastest epoch, the first left out, those that a core was busy with one, and how good it was."""
-    import numpy as np
-    import polars as pl
-
     from efattn import EFA, Training
     from efattn.training import together
 
-    draw = np.random.default_rng(0)
-    basket = np.repeat(np.arange(baskets), 1 + draw.poisson(3.0, baskets))
-    product = np.minimum(draw.zipf(1.3, len(basket)) - 1, PRODUCTS - 1)
-    table = pl.DataFrame({"basket": basket, "product": product}).unique(maintain_order=True)
+    table = drawn_baskets(baskets)
     training = Training(epochs=epochs + 1, patience=None, tokens=TOKENS, device="cpu")
     model = EFA(context="others", companions=None, refit=False, hide=0.0, dropout=0.0, training=training)
     busy = list[float]()

@@ -128,7 +128,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         planned: Callable[[Blueprint], object] | None = None,
     ) -> Any:
         self._check()
-        value = choosing.ordered(self.family, _tuple(value))
+        value = choosing.ordered(self.family, value)
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing, noise)
         how: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "callbacks": callbacks, "history": history}
         how |= {"progress": progress, "planned": planned, "validation": validation, "features": item_features}
@@ -446,7 +446,3 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         )
         self.first_fits_ = (self.fitted_,)
         return self
-
-
-def _tuple(names: Any) -> tuple[str, ...]:
-    return () if names is None else (names,) if isinstance(names, str) else tuple(names)

@@ -74,8 +74,10 @@ class Choices(NamedTuple):
         ]
 
 
-def ordered(spec: Any, columns: tuple[str, ...]) -> tuple[str, ...]:
-    """The value columns in the order of a mapping's keys, so that those of one family stand side by side."""
+def ordered(spec: Any, named: Any) -> tuple[str, ...]:
+    """The value columns, one, several or none, in the order of a mapping's keys, so that those of one family stand side
+    by side."""
+    columns = () if named is None else (named,) if isinstance(named, str) else tuple(named)
     if not isinstance(spec, Mapping):
         return columns
     return tuple(name for names, _ in _from_mapping(spec, columns) for name in names)

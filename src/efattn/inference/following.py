@@ -60,7 +60,7 @@ class Following:
             if kept is not None and isinstance(part.model, Term):
                 here = whole.to(part.device)
                 content, _ = part.model.embed(_rows(here, first))
-                kept.add(content, _gap(part.model, here, first))
+                kept.add(content, gap=_gap(part.model, here, first))
         return self
 
     @torch.no_grad()

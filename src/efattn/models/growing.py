@@ -3,7 +3,7 @@
     with growing(terms, batch) as step:
         step(batch, column)      the next row of every group: what `Term.rows` then says of any of these groups
 
-Content of rows that were there before goes through the network once (network/kept_groups.py). Terms that look at times
+Content of rows that were there before goes through the network once (network/kept.py). Terms that look at times
 between rows, at lags or at neighbours are asked as ever, as are simple models.
 """
 
@@ -16,7 +16,7 @@ from torch import Tensor
 from efattn.data.batch import LAYOUT, Batch
 from efattn.models.scoring import Conditionals
 from efattn.models.term import Term, rows_ready
-from efattn.network.kept_groups import KeptContent
+from efattn.network.kept import Kept
 
 
 @contextmanager
@@ -25,7 +25,7 @@ def growing(models: Sequence[Conditionals], batch: Batch) -> Iterator[Callable[[
     rows = batch.rows
     plain = rows is not None and batch.exists.shape[1] == batch.length > 0
     terms = [model for model in models if isinstance(model, Term) and plain and _may(model)]
-    kept = {id(term): KeptContent(term.stack) for term in terms}
+    kept = {id(term): Kept(term.stack) for term in terms}
     first, order = (torch.zeros(0), torch.zeros(0)) if rows is None or not terms else rows[:, 0].sort()
     now, done = dict[int, Tensor](), 0
 
@@ -35,7 +35,8 @@ def growing(models: Sequence[Conditionals], batch: Batch) -> Iterator[Callable[[
         for term in terms:
             content, masked = term.embed(some)
             seen = term.looked_at(some)[:, :-1]
-            now[id(term)] = kept[id(term)].target(content[:, :-1], masked[:, -1:], seen)
+            kept[id(term)].add(content[:, :-1], seen)
+            now[id(term)] = kept[id(term)].next(masked[:, -1:])
         done = column
 
     def ready(term: Term) -> Callable[[Batch], Tensor]:
