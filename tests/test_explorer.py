@@ -98,6 +98,21 @@ def test_a_basket_is_filled_by_clicks_and_keys(browser, address, models):
         browsers.expect(page.locator("tbody tr")).to_have_count(2)
 
 
+def test_what_is_clicked_before_the_page_is_filled_stays(browser, address):
+    with opened(browser, address, "ratings") as page:
+        held = []
+        page.route(lambda url: "/items" in url, lambda route: held.append(route))
+        page.goto("about:blank")
+        with page.expect_request(lambda asked: "/items" in asked.url):
+            page.goto(f"{address}#baskets")
+        page.get_by_role("button", name="Start empty").click()
+        shown(page, "Nothing here yet.")
+        held[-1].continue_()  # the first may be of the page before
+        page.get_by_role("group", name="Items to add").get_by_role("button", name="m5").click()
+        page.wait_for_load_state("networkidle")
+        browsers.expect(page.locator("tbody tr")).to_have_count(1)
+
+
 def test_ratings_are_edited_and_predicted_again(browser, address, models):
     model, table = models["ratings"]
     group = table.filter(pl.col("user") == table["user"][0]).select("user", "movie", "real")

@@ -15,7 +15,8 @@ async function request(path, options) {
   let told = null;
   try {
     told = await answer.json();
-  } catch {
+  } catch (error) {
+    if (answer.ok || error.name === "AbortError") throw error; // a body that was cut off is no answer
     told = { error: { kind: "answer", text: `The server answered ${answer.status}.` } };
   }
   if (!answer.ok) throw Object.assign(new Error(told.error ? told.error.text : `${answer.status}`), { status: answer.status });

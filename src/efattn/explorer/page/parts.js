@@ -31,7 +31,7 @@ export function groupChooser(card, labels, onload, onclear) {
     bar.append(el("button", { type: "button", "aria-label": `Later ${name}`, onclick: () => step(1) }, "›"));
   }
   bar.append(el("button", { type: "button", onclick: () => (latest++, onclear()) }, "Start empty"));
-  bar.first = load;
+  bar.first = () => latest || load(); // not over what was chosen while the page was being filled
   return bar;
 }
 
