@@ -245,3 +245,12 @@ def test_attention_of_many_items_fits_a_terminal(tmp_path):
     assert "25 contexts: the 5" in told.err
     forked("attention", "w.efattn", "w.csv", "--group", "3", "-o", "all.csv", cwd=tmp_path).good()
     assert len(pl.read_csv(tmp_path / "all.csv")) == 25 * 25 * 2 * 2
+
+
+@pytest.mark.parametrize("verb", ["predict", "impute", "recommend"])
+def test_no_answer_is_written_over_the_table_that_it_is_about(home, verb):
+    before = (home / "ratings.csv").read_bytes()
+    told = forked(verb, "m.efattn", "ratings.csv", "-o", "ratings.csv", "--force", cwd=home)
+    assert told.code == 2
+    assert "The answer would be written over 'ratings.csv'" in told.err
+    assert (home / "ratings.csv").read_bytes() == before

@@ -1,9 +1,10 @@
-"""Arguments and options that several verbs share."""
+"""Arguments and options that several verbs share, and how verbs are added to the command."""
 
 import functools
 import inspect
 import math
 from collections.abc import Callable, Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -11,11 +12,25 @@ import typer
 
 from efattn.cli.declaring import with_parameters
 from efattn.cli.names import LAYOUT, flag
+from efattn.cli.output import Answer
 from efattn.errors import DataError
 
 SEVERAL = ("--quantiles",)  # options that take several numbers
 PIECE = 128.0  # MiB
 PANEL = "How the table is laid out (found from the file unless said)"
+
+
+def _probability(interval: float) -> float:
+    if not 0 < interval < 1:
+        raise DataError(f"{flag('interval')} is a probability between 0 and 1; found {interval!r}.", option="interval")
+    return interval
+
+
+def _size(mib: float) -> float:
+    if not (math.isfinite(mib) and mib > 0):
+        raise DataError(f"--piece-size is a number of MiB > 0, not {mib}.")
+    return mib
+
 
 Model = Annotated[Path, typer.Argument(metavar="MODEL", help="A model that fit wrote.", show_default=False)]
 Source = Annotated[
@@ -33,7 +48,10 @@ Force = Annotated[bool, typer.Option("--force", "-f", help="Replace the output i
 PieceSize = Annotated[
     float,
     typer.Option(
-        "--piece-size", metavar="MIB", help="A larger file is read in pieces of whole groups, of about this size."
+        "--piece-size",
+        metavar="MIB",
+        help="A larger file is read in pieces of whole groups, of about this size.",
+        callback=_size,
     ),
 ]
 
@@ -41,7 +59,9 @@ Member = Annotated[
     int | None, typer.Option(help="One member of an ensemble, from 0; by default their mixture.", show_default=False)
 ]
 OneMember = Annotated[int, typer.Option("--member", help="Which member of an ensemble, from 0.")]
-Interval = Annotated[float, typer.Option(help="How likely a value lies between lower and upper.")]
+Interval = Annotated[
+    float, typer.Option(help="How likely a value lies between lower and upper.", callback=_probability)
+]
 Seed = Annotated[int, typer.Option(min=0, help="Decides everything that is drawn.")]
 
 Separator = Annotated[str | None, typer.Option(help="Between the columns.", rich_help_panel=PANEL, show_default=False)]
@@ -67,6 +87,25 @@ Baskets = Annotated[
     bool,
     typer.Option("--baskets", help="One basket a line, its items side by side: milk,bread,tea.", rich_help_panel=PANEL),
 ]
+
+
+def add(app: typer.Typer, verb: Callable[..., None], *examples: str) -> None:
+    """A verb, whose help ends with how it is called."""
+    heading = "Examples:" if len(examples) > 1 else "Example:"
+    app.command(epilog="\n\n".join([heading, *examples]))(verb)
+
+
+def spelled_out(verb: Callable[..., None]) -> Callable[..., None]:
+    """A verb whose `layout` (of its tables) and `answer` (where it goes) a shell says by several options each."""
+    own = inspect.signature(verb).parameters
+    several = {"layout": (layout, layout_parameters()), "answer": (_answer, _answer_parameters())}
+
+    @functools.wraps(verb)
+    def asked_for(**asked: Any) -> None:
+        verb(**{name: several[name][0](asked) if name in several else asked[name] for name in own})
+
+    told = (several[name][1] if name in several else [one] for name, one in own.items())
+    return with_parameters(asked_for, chain.from_iterable(told))
 
 
 def layout(asked: Mapping[str, Any]) -> dict[str, Any]:
@@ -97,16 +136,16 @@ def layout_parameters() -> list[inspect.Parameter]:
     ]
 
 
-def laid_out(verb: Callable[..., None]) -> Callable[..., None]:
-    """A verb whose `layout` is said in a shell by those options."""
+def _answer(asked: Mapping[str, Any]) -> Answer:
+    return Answer(asked["output"], asked["force"], asked["json"])
 
-    @functools.wraps(verb)
-    def asked_for(**asked: Any) -> None:
-        rest = {name: word for name, word in asked.items() if name not in LAYOUT}
-        verb(**rest, layout=layout(asked))
 
-    own = [one for name, one in inspect.signature(verb).parameters.items() if name != "layout"]
-    return with_parameters(asked_for, [*own, *layout_parameters()])
+def _answer_parameters() -> list[inspect.Parameter]:
+    """The options that say where an answer goes."""
+    return [
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+        for name, kind, default in (("output", Output, None), ("force", Force, False), ("json", Json, False))
+    ]
 
 
 def entries(words: list[str] | None) -> dict[str, str] | None:
@@ -146,13 +185,3 @@ def is_number(word: str) -> bool:
         return math.isfinite(float(word))
     except ValueError:
         return False
-
-
-def check_interval(interval: float) -> None:
-    if not 0 < interval < 1:
-        raise DataError(f"{flag('interval')} is a probability between 0 and 1; found {interval!r}.", option="interval")
-
-
-def check_piece_size(size: float) -> None:
-    if not (math.isfinite(size) and size > 0):
-        raise DataError(f"--piece-size is a number of MiB > 0, not {size}.")

@@ -19,7 +19,7 @@ def add_to(app: typer.Typer) -> None:
     app.command(epilog=EXAMPLE)(calibrate)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def calibrate(
     model: arguments.Model,
     table: arguments.Source,
@@ -34,7 +34,6 @@ def calibrate(
     Groups that were there when it was fitted are refused. Means, densities and scores stay as they are."""
     output.check_output(output_, force)
     output.check_apart(output_, "The model", table)
-    arguments.check_piece_size(piece_size)
     fitted = tables.both(model, table, layout)
 
     from efattn import inference

@@ -6,8 +6,9 @@ import typer
 
 from efattn.cli import arguments
 from efattn.cli import output as out
-from efattn.cli.messages import say, tell
-from efattn.errors import DataError, counted
+from efattn.cli.messages import tell
+from efattn.cli.output import Answer
+from efattn.errors import DataError
 
 EXAMPLES = "Examples:\n\nefattn datasets\n\nefattn datasets export noaa-october -o noaa.csv"
 
@@ -43,23 +44,21 @@ def list_(json: arguments.Json = False) -> None:
         tell(f"    {one['source']}; {one['licence']}")
 
 
+@arguments.spelled_out
 def export(
     name: Annotated[str, typer.Argument(metavar="NAME", help="As efattn datasets lists it.", show_default=False)],
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
+    *,
+    answer: Answer,
 ) -> None:
     """Write a data set as one tidy table."""
     from difflib import get_close_matches
 
     from efattn.datasets import DATASETS
 
-    out.check_output(output, force, out.FORMATS)
+    answer.check()
     known = {one.name: one for one in DATASETS}
     if name not in known:
         near = get_close_matches(name, known, 1, 0.4)
         hint = f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
         raise DataError(f"There is no data set {name!r}. {hint}")
-    rows = out.deliver([known[name].load()], output, json)
-    if output is not None:
-        say(f"Wrote {counted(rows, 'row')} to {output}.")
+    answer.give([known[name].load()])

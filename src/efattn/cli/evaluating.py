@@ -37,10 +37,10 @@ def add_to(app: typer.Typer) -> None:
             "efattn split sales.csv --by time --group shop --order day --test 0.2 -o sales.parquet",
         ),
     ):
-        app.command(epilog="\n\n".join(["Examples:", *examples]))(verb)
+        arguments.add(app, verb, *examples)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def evaluate(
     model: arguments.Model,
     table: arguments.Source,
@@ -104,7 +104,6 @@ def evaluate(
     for path, suffixes in ((output, out.FORMATS), (items, out.FORMATS), (plot, (".png",))):
         out.check_output(path, force, suffixes)
         out.check_apart(path, "A result", model, table, *(one for one in (output, items, plot) if one is not path))
-    arguments.check_piece_size(piece_size)
     if any(length < 1 for length in k or ()):
         raise DataError(f"{flag('k')} is the length of a list, a whole number >= 1; found {k}.", option="k")
     fitted = tables.both(model, table, layout)
@@ -162,7 +161,7 @@ def _name(line: Any) -> str:
     return line.metric if line.k is None else f"inside its {line.k:.0%} interval"
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def split(
     table: arguments.Source,
     output: Annotated[

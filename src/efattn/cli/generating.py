@@ -5,8 +5,8 @@ from typing import Annotated, Any
 import typer
 
 from efattn.cli import arguments, tables
-from efattn.cli import output as out
 from efattn.cli.messages import note
+from efattn.cli.output import Answer
 
 BurnIn = Annotated[
     int | None,
@@ -28,10 +28,10 @@ def add_to(app: typer.Typer) -> None:
         (forecast, "efattn forecast m.efattn days.csv --steps 5 -o next.csv"),
         (where_next, "efattn where-next m.efattn stations.csv places.csv"),
     ):
-        app.command(epilog="\n\n".join(["Examples:" if len(examples) > 1 else "Example:", *examples]))(verb)
+        arguments.add(app, verb, *examples)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def sample(
     model: arguments.Model,
     groups: Annotated[
@@ -61,17 +61,14 @@ def sample(
     seed: arguments.Seed = 0,
     burn_in: BurnIn = None,
     member: arguments.Member = None,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
     *,
+    answer: Answer,
     layout: dict[str, Any],
 ) -> None:
     """New groups, or given ones completed: items and values drawn jointly.
 
     Attributes are not drawn: give the rows of such a model, with nulls for what is to be drawn."""
-    out.check_output(output, force, out.FORMATS)
-    out.check_apart(output, "What is drawn", given, model)
+    answer.check(given, model)
     fitted = tables.load(model) if given is None else tables.both(model, given, layout)
 
     from efattn import inference
@@ -80,10 +77,10 @@ def sample(
     how: dict[str, Any] = {"seed": seed, "burn_in": burn_in, "member": member, "tell": note}
     with tables.working("Drawing"):
         drawn = inference.sample(fitted, groups, length, rows, **how)
-    _deliver(drawn, output, json)
+    answer.give([_as_polars(drawn)])
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def forecast(
     model: arguments.Model,
     table: arguments.Source,
@@ -94,17 +91,14 @@ def forecast(
     seed: arguments.Seed = 0,
     burn_in: BurnIn = None,
     member: arguments.Member = None,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
     *,
+    answer: Answer,
     layout: dict[str, Any],
 ) -> None:
     """What follows the last group of each series, with intervals; of a model with lags.
 
     Values in between are drawn, so that intervals widen with each step."""
-    out.check_output(output, force, out.FORMATS)
-    out.check_apart(output, "The forecast", table, model)
+    answer.check(table, model)
     fitted = tables.both(model, table, layout)
 
     from efattn import inference
@@ -112,10 +106,10 @@ def forecast(
     how: dict[str, Any] = {"draws": draws, "interval": interval, "paths": paths, "seed": seed, "burn_in": burn_in}
     with tables.working("Drawing"):
         told = inference.forecast(fitted, tables.read(table, layout), steps, **how, member=member, tell=note)
-    _deliver(told, output, json)
+    answer.give([_as_polars(told)])
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def where_next(
     model: arguments.Model,
     table: arguments.Source,
@@ -125,17 +119,14 @@ def where_next(
     draws: Annotated[int, typer.Option(min=1, help="Of what each measurement may give.")] = 20,
     seed: arguments.Seed = 0,
     member: arguments.Member = None,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
     *,
+    answer: Answer,
     layout: dict[str, Any],
 ) -> None:
     """Which of some candidates to measure next.
 
     Those first whose measurement would lower the expected variance of the other candidates most."""
-    out.check_output(output, force, out.FORMATS)
-    out.check_apart(output, "The answer", table, candidates, model)
+    answer.check(table, candidates, model)
     fitted = tables.both(model, table, layout)
     tables.look(candidates, layout)
 
@@ -144,12 +135,12 @@ def where_next(
     both = tables.read(table, layout), tables.read(candidates, layout)
     with tables.working("Drawing"):
         told = inference.where_next(fitted, *both, draws=draws, seed=seed, member=member, tell=note)
-    _deliver(told, output, json)
+    answer.give([_as_polars(told)])
 
 
-def _deliver(frame: Any, output: Any, json: bool) -> None:
-    """A frame of whatever kind the model was fitted to."""
+def _as_polars(frame: Any) -> Any:
+    """Of a frame of whatever kind the model was fitted to."""
     from efattn.data import Table
     from efattn.inference.blank_tables import as_polars
 
-    out.deliver_rows([as_polars(Table.read(frame))], output, json)
+    return as_polars(Table.read(frame))

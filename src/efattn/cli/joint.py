@@ -5,43 +5,36 @@ from typing import Annotated, Any
 import typer
 
 from efattn.cli import arguments, tables
-from efattn.cli import output as out
 from efattn.cli.messages import note
-
-EXAMPLES = (
-    "Examples:\n\nefattn joint m.efattn test.csv --orders 16 -o densities.csv\n\nefattn joint m.efattn test.csv --json"
-)
+from efattn.cli.output import Answer
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(epilog=EXAMPLES)(joint)
+    examples = "efattn joint m.efattn test.csv --orders 16 -o densities.csv", "efattn joint m.efattn test.csv --json"
+    arguments.add(app, joint, *examples)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def joint(
     model: arguments.Model,
     table: arguments.Source,
     orders: Annotated[int, typer.Option(min=1, help="How many orders are mixed.")] = 8,
     seed: arguments.Seed = 0,
     member: arguments.Member = None,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
-    piece_size: arguments.PieceSize = arguments.PIECE,
     *,
+    answer: Answer,
+    piece_size: arguments.PieceSize = arguments.PIECE,
     layout: dict[str, Any],
 ) -> None:
     """The joint log-density of each group, of a model with --context any or past.
 
     One line per group: log_density, and for each term its own, mean and standard deviation over orders. Rows that are
     context only are given."""
-    out.check_output(output, force, out.FORMATS)
-    out.check_apart(output, "The answer", table, model)
-    arguments.check_piece_size(piece_size)
+    answer.check(table, model)
     fitted = tables.both(model, table, layout)
 
     from efattn import inference
 
     pieces = tables.Pieces(fitted, table, layout, piece_size, "Going through orders")
     told = inference.joint_log_density(fitted, pieces, orders=orders, seed=seed, member=member, tell=note)
-    out.deliver_rows(told, output, json)
+    answer.give(told)

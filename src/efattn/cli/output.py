@@ -6,9 +6,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, final
 
 from efattn.cli.messages import emit, say, visible
 from efattn.errors import DataError, counted
@@ -24,6 +25,31 @@ UNWRITABLE = {
     "JSON": ("Binary", "Object"),
     "Parquet": ("Object", "Int128"),
 }
+
+
+@final
+@dataclass(frozen=True)
+class Answer:
+    """Where the rows of an answer go: to a file, or to standard output as CSV or JSON."""
+
+    file: Path | None
+    force: bool
+    json: bool
+
+    def check(self, *read: str | Path | None) -> None:
+        """A DataError, before any work is done, where it could not be written, or only over what is read."""
+        check_output(self.file, self.force, FORMATS)
+        check_apart(self.file, "The answer", *read)
+
+    def check_columns(self, frame: "pl.DataFrame") -> None:
+        """The same, for columns that it is to have."""
+        check_columns(frame.schema, self.file, self.json)
+
+    def give(self, frames: "Iterable[pl.DataFrame]", table: bool = False) -> None:
+        """table: for people, if there is a terminal."""
+        rows = deliver(frames, self.file, self.json, table)
+        if self.file is not None:
+            say(f"Wrote {counted(rows, 'row')} to {self.file}.")
 
 
 def check_output(path: Path | None, force: bool, suffixes: tuple[str, ...] = ()) -> None:
@@ -75,11 +101,6 @@ def check_columns(schema: Any, output: Path | None, as_json: bool) -> None:
             )
 
 
-def checker(output: Path | None, as_json: bool) -> "Callable[[pl.DataFrame], None]":
-    """For the first frame that is to be delivered: can its columns be written?"""
-    return lambda frame: check_columns(frame.schema, output, as_json)
-
-
 def deliver(frames: "Iterable[pl.DataFrame]", output: Path | None, as_json: bool, table: bool = False) -> int:
     """Write frames, one below the other, and give the number of rows. table: for people, if there is a terminal."""
     if output is not None:
@@ -90,13 +111,6 @@ def deliver(frames: "Iterable[pl.DataFrame]", output: Path | None, as_json: bool
     if table and not as_json and sys.stdout.isatty():
         return sum(show(frame) for frame in frames)
     return _json_rows(frames) if as_json else _csv_rows(frames, None, ",")
-
-
-def deliver_rows(frames: "Iterable[pl.DataFrame]", output: Path | None, as_json: bool) -> None:
-    """The same, and say how many went to a file."""
-    rows = deliver(frames, output, as_json)
-    if output is not None:
-        say(f"Wrote {counted(rows, 'row')} to {output}.")
 
 
 def _to_file(frames: "Iterable[pl.DataFrame]", output: Path) -> int:

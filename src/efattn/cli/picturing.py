@@ -9,6 +9,7 @@ import typer
 from efattn.cli import arguments, tables
 from efattn.cli import output as out
 from efattn.cli.messages import say
+from efattn.cli.output import Answer
 
 
 class Which(Enum):
@@ -28,10 +29,10 @@ def add_to(app: typer.Typer) -> None:
             "embedding-atlas items.parquet --x x --y y --text movie",
         ),
     ):
-        app.command(epilog="\n\n".join(["Examples:", *examples]))(verb)
+        arguments.add(app, verb, *examples)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def report(
     model: arguments.Model,
     table: Annotated[
@@ -72,23 +73,23 @@ def report(
         say(f"Wrote {path}: open it in a browser.")
 
 
+@arguments.spelled_out
 def embeddings(
     model: arguments.Model,
     which: Annotated[
         Which, typer.Option(help="item: what an item contributes as context; centre: what it is predicted with.")
     ] = Which.item,
     member: arguments.OneMember = 0,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
+    *,
+    answer: Answer,
 ) -> None:
     """Item vectors: a row per item with its name, x and y to draw it at, and v0, v1, ...
 
     x and y are the first two principal components. A .parquet file is what embedding-atlas opens."""
-    out.check_output(output, force, out.FORMATS)
+    answer.check(model)
     fitted = tables.load(model)
 
     from efattn import inference
 
     rows = inference.embeddings(fitted, which.value, member=member, kind="polars")
-    out.deliver([rows], output, json)
+    answer.give([rows])

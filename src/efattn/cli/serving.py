@@ -22,10 +22,10 @@ def add_to(app: typer.Typer) -> None:
         "efattn serve ratings.efattn weather.efattn --port 8080",
         "EFATTN_TOKEN=... efattn serve m.efattn --host 0.0.0.0",
     )
-    app.command(epilog="\n\n".join(["Examples:", *examples]))(serve)
+    arguments.add(app, serve, *examples)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def serve(
     models: Annotated[list[Path], typer.Argument(metavar="MODEL", help="Models that fit wrote.", show_default=False)],
     table: Annotated[

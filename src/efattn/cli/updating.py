@@ -14,17 +14,17 @@ from efattn.cli.outcome import Interrupted
 OUTPUT = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="Where the new model goes.", show_default=False)
 ]
-EXAMPLE = (
-    "Examples:\n\nefattn update m.efattn yesterday.csv -o today.efattn\n\n"
-    "efattn update m.efattn histories.csv --target new --item-features products.csv -o today.efattn"
-)
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command(epilog=EXAMPLE)(update)
+    examples = (
+        "efattn update m.efattn yesterday.csv -o today.efattn",
+        "efattn update m.efattn histories.csv --target new --item-features products.csv -o today.efattn",
+    )
+    arguments.add(app, update, *examples)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def update(
     model: arguments.Model,
     table: arguments.Source,

@@ -10,6 +10,7 @@ from efattn.cli import arguments, tables
 from efattn.cli import output as out
 from efattn.cli.messages import in_words, note, say, tell
 from efattn.cli.names import flag
+from efattn.cli.output import Answer
 from efattn.errors import DataError
 
 K = Annotated[int, typer.Option(flag("k"), "-k", help="How many.")]
@@ -43,10 +44,10 @@ def add_to(app: typer.Typer) -> None:
         ),
         (summary, "efattn summary m.efattn"),
     ):
-        app.command(epilog="\n\n".join(["Examples:" if len(examples) > 1 else "Example:", *examples]))(verb)
+        arguments.add(app, verb, *examples)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def score(
     model: arguments.Model,
     table: arguments.Source,
@@ -60,7 +61,6 @@ def score(
 
     Each row is scored from its context. From the past that is the log-likelihood of the table; from the others of its
     group it is a leave-one-out log score, which compares models and is no likelihood."""
-    arguments.check_piece_size(piece_size)
     fitted = tables.both(model, table, layout)
 
     from efattn import inference
@@ -78,7 +78,7 @@ def score(
     tell(f"{scores['scored']:,} of {scores['observations']:,} rows scored{unknown}.")
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def predict(
     model: arguments.Model,
     table: arguments.Source,
@@ -94,11 +94,9 @@ def predict(
         typer.Option(metavar="COLUMN,...", help="Value columns of the row itself that are known.", show_default=False),
     ] = None,
     member: arguments.Member = None,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
-    piece_size: arguments.PieceSize = arguments.PIECE,
     *,
+    answer: Answer,
+    piece_size: arguments.PieceSize = arguments.PIECE,
     layout: dict[str, Any],
 ) -> None:
     """The rows of a table with what is expected of each value beside them.
@@ -108,21 +106,19 @@ def predict(
 
     A table larger than --piece-size, a folder of files too, is read in pieces of whole groups, unless the model sees
     lags; where groups are scattered, they are brought together on disk first."""
-    out.check_output(output, force, out.FORMATS)
-    arguments.check_piece_size(piece_size)
-    arguments.check_interval(interval)
+    answer.check(table, model)
     levels = arguments.numbers("quantiles", quantiles)
     fitted = tables.both(model, table, layout)
 
     from efattn import inference
 
     known = None if given is None else [name.strip() for word in given for name in word.split(",")]
-    pieces = tables.Pieces(fitted, table, layout, piece_size, "Predicting", out.checker(output, json))
+    pieces = tables.Pieces(fitted, table, layout, piece_size, "Predicting", answer.check_columns)
     told = inference.predict(fitted, pieces, interval, quantiles=levels, given=known, member=member, tell=note)
-    out.deliver_rows(pieces.in_order(told), output, json)
+    answer.give(pieces.in_order(told))
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def recommend(
     model: arguments.Model,
     table: Annotated[
@@ -164,16 +160,14 @@ def recommend(
     diversity: Annotated[float, typer.Option(min=0, max=1, help="How unlike each other they are to be.")] = 0.0,
     why: Annotated[int, typer.Option(min=0, help="Name so many rows of the history that carried each.")] = 0,
     member: arguments.Member = None,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
     *,
+    answer: Answer,
     layout: dict[str, Any],
 ) -> None:
     """The most probable further items of each group.
 
     The next one (context past) or a missing one (others); without a table, the first one."""
-    out.check_output(output, force, out.FORMATS)
+    answer.check(table, model)
     fitted = tables.load(model) if table is None else tables.both(model, table, layout)
 
     from efattn import inference
@@ -183,9 +177,10 @@ def recommend(
     which: dict[str, Any] = {"among": _items(fitted, among), "exclude": _items(fitted, exclude), "at_least": at_least}
     which |= {"diversity": diversity, "why": why}
     rows = inference.recommend(fitted, histories, k, at=at, attributes=own, **which, member=member, tell=note)
-    out.deliver(rows, output, json, table=True)
+    answer.give(rows, table=True)
 
 
+@arguments.spelled_out
 def similar(
     model: arguments.Model,
     item: Annotated[
@@ -194,21 +189,20 @@ def similar(
     ],
     k: K = 10,
     member: arguments.Member = None,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
+    *,
+    answer: Answer,
 ) -> None:
     """The items that go best with one, and how well."""
-    out.check_output(output, force, out.FORMATS)
+    answer.check(model)
     fitted = tables.load(model)
 
     from efattn import inference
 
     rows = inference.similar(fitted, _key(fitted, item), k, member=member, kind="polars")
-    out.deliver([rows], output, json, table=True)
+    answer.give([rows], table=True)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def attention(
     model: arguments.Model,
     table: arguments.Source,
@@ -220,17 +214,15 @@ def attention(
     ] = None,
     term: Annotated[str | None, typer.Option(help="Which term; the last unless said.", show_default=False)] = None,
     member: arguments.OneMember = 0,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
     *,
+    answer: Answer,
     layout: dict[str, Any],
 ) -> None:
     """What each row of one group looks at.
 
     The mean over layers and heads, in percent; with --json or -o, every layer and head in long form: layer, head,
     target, context, lag, weight."""
-    out.check_output(output, force, out.FORMATS)
+    answer.check(table, model)
     fitted = tables.both(model, table, layout)
 
     from efattn import inference
@@ -239,17 +231,17 @@ def attention(
         return _numbers(groups, group)
 
     weights = inference.attention(fitted, tables.read(table, layout), term, member=member, choose=chosen, tell=note)
-    if json or output is not None:
+    if answer.json or answer.file is not None:
         import polars as pl
 
         long = weights.columns()
         long |= {name: [_label(x) for x in long[name]] for name in ("target", "context")}
-        out.deliver([pl.DataFrame(long)], output, json)
+        answer.give([pl.DataFrame(long)])
     else:
         _matrix(weights)
 
 
-@arguments.laid_out
+@arguments.spelled_out
 def explain(
     model: arguments.Model,
     table: arguments.Source,
@@ -267,10 +259,8 @@ def explain(
     ] = None,
     term: Annotated[str | None, typer.Option(help="value, or item; value unless said.", show_default=False)] = None,
     member: arguments.Member = None,
-    output: arguments.Output = None,
-    force: arguments.Force = False,
-    json: arguments.Json = False,
     *,
+    answer: Answer,
     layout: dict[str, Any],
 ) -> None:
     """Which rows of its context carried the prediction of one row.
@@ -278,14 +268,14 @@ def explain(
     A line for each, the largest change first: how much it was attended to, and what it changed, found by predicting
     again without it: the natural parameter (in the models' units) and the mean; of items the log odds and the
     probability."""
-    out.check_output(output, force, out.FORMATS)
+    answer.check(table, model)
     fitted = tables.both(model, table, layout)
 
     from efattn import inference
 
     key = None if item is None else _key(fitted, item)
     rows = inference.explain(fitted, tables.read(table, layout), row, item=key, term=term, member=member, tell=note)
-    out.deliver([rows], output, json, table=True)
+    answer.give([rows], table=True)
 
 
 def summary(model: arguments.Model, json: arguments.Json = False) -> None:
