@@ -5,11 +5,9 @@
 Subclasses say which terms they build; the rest is the same for all.
 """
 
-import contextlib
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +18,28 @@ from sklearn.exceptions import NotFittedError
 from efattn.data import Roles, Schema, Table
 from efattn.data.fingerprints import seen_by
 from efattn.data.stored import Stored, source_of
-from efattn.errors import DataError, Note, option
+from efattn.errors import DataError, option
 from efattn.estimators import (
-    companions,
     deciding,
     described,
-    members,
-    missing_values,
-    new_items,
+    fitting,
     saving,
-    shares,
     telling,
     updating,
 )
 from efattn.estimators import families as choosing
 from efattn.estimators import wide as wide_tables
 from efattn.estimators.blueprint import Blueprint, prepare
+from efattn.estimators.fitting import Course
 from efattn.estimators.looking import mean_log_jacobian
-from efattn.estimators.progress import Stages, line_writer, listed
+from efattn.estimators.progress import Stages, listed
 from efattn.estimators.questions import Questions
 from efattn.families import Product
 from efattn.inference import Companion, Fitted
 from efattn.inference.lengths import length_counts
 from efattn.models import Conditionals, Model
 from efattn.options import fit_words
-from efattn.training import Checkpoint, Record, Training, memory, resolve_device, teams, threads
+from efattn.training import Checkpoint, Record, Training, teams
 
 
 class GroupEstimator(Questions, BaseEstimator, ABC):
@@ -87,12 +82,12 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         return self.training or Training()
 
     @property
-    def _number(self) -> int:
-        """Of members."""
+    def _members(self) -> int:
+        """How many."""
         return self.ensemble
 
     @property
-    def _again(self) -> bool:
+    def _refits(self) -> bool:
         """Whether there may be folds, or a second fit."""
         return bool(self.refit)
 
@@ -130,9 +125,9 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         self._check()
         value = choosing.ordered(self.family, value)
         roles = Roles(group, item, value, attributes, order, time, series, exposure, weight, target, missing, noise)
-        how: dict[str, Any] = {"checkpoint": checkpoint, "resume": resume, "callbacks": callbacks, "history": history}
-        how |= {"progress": progress, "planned": planned, "validation": validation, "features": item_features}
-        return self._fit_table(source_of(table, on_disk), roles, self.family, self.terms, **how)
+        course = Course(checkpoint, resume, callbacks, history, progress, planned)
+        source = source_of(table, on_disk)
+        return self._fit_table(source, roles, self.family, self.terms, validation, course, features=item_features)
 
     fit.__doc__ = f"Fit to a frame or a file.\n\n{fit_words()}"
 
@@ -156,7 +151,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         self._check()
         plan = wide_tables.plan(self, Table.read(table), id, exclude, missing)
         held = plan.held(validation)
-        return self._fit_table(plan.long, plan.roles, plan.family, "value", validation=held, wide=plan, **how)
+        return self._fit_table(plan.long, plan.roles, plan.family, "value", held, Course.of(how), wide=plan)
 
     def _fit_table(
         self,
@@ -164,18 +159,13 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         roles: Roles,
         family: Any,
         terms: Any,
-        *,
         validation: Any,
-        checkpoint: str | Path | None = None,
-        resume: bool = False,
-        callbacks: Iterable[Callable[[Record], object]] = (),
-        history: str | Path | None = None,
-        progress: bool | None = None,
-        planned: Callable[[Blueprint], object] | None = None,
-        wide: "wide_tables.Plan | None" = None,
+        course: Course,
+        *,
+        wide: wide_tables.Plan | None = None,
         features: Any = None,
     ) -> Any:
-        calls = [*listed(callbacks), *([line_writer(history)] if history is not None and teams.first() else [])]
+        course = course.begun()
         if self.context == "past" and not roles.ordered:
             wanted = f"pass {option('order')}, or {option('order', 'row')} for table order"
             raise DataError(f"{option('context', 'past')} needs to know what came first: {wanted}.", option="order")
@@ -192,7 +182,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             own_time=self.context != "past" if self.own_time == "auto" else self.own_time == "known",
             own_attributes=self.own_attributes,
             context=self.context,
-            folds=self._again,
+            folds=self._refits,
             decide=lambda draft: teams.told(
                 "families", lambda: deciding.decided(draft, self.context, self.standardise, self.seed)
             ),
@@ -204,111 +194,16 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         blueprint = blueprint if more is None else blueprint.with_features(more)
         self._frames, self._wide = source.kind if wide is None else wide.frames, None if wide is None else wide.layout
         blueprint = blueprint if wide is None else blueprint.noted(*wide.notes)
-        with Stages(progress) as stages:
-            if planned is not None:
-                planned(blueprint)
-            else:
-                telling.describe(blueprint, stages)
-            self._fit(blueprint, stages, callbacks=calls, checkpoint=checkpoint, resume=resume)
+        with Stages(course.progress) as stages:
+            (course.planned or functools.partial(telling.describe, stages=stages))(blueprint)
+            self._fit(blueprint, stages, course)
         if more is not None:
             self.fitted_ = described.with_new_items(self, self.fitted_, more)
         return self
 
-    def _fit(self, blueprint: Blueprint, stages: Stages, *, callbacks: Any, checkpoint: Any, resume: bool) -> Any:
-        options = self._options()
-        blueprint = self._network(blueprint, options, stages)
-        kept = members.checkpoint(self, checkpoint, resume, blueprint, options)
-        assert blueprint.train is not None
-        with saving.without_memory():
-            empty = Model(self._terms(blueprint))
-        memory.check(empty, blueprint.train, options.most_targets, options.tokens, resolve_device(options))
-        claimed = contextlib.nullcontext() if kept is None else kept.claimed(resume)
-        with claimed, threads.suited_to(blueprint.train.count):
-            self._fit_parts(blueprint, options, stages, callbacks, kept, resume)
-        self._kept = None if self.fitted_.interrupted else kept
-        if teams.current() is not None and not self.fitted_.interrupted:
-            self.fitted_, self.first_fits_ = teams.told("the model", lambda: (self.fitted_, self.first_fits_))
+    def _fit(self, blueprint: Blueprint, stages: Stages, course: Course) -> Any:
+        fitting.fit(self, blueprint, stages, course)
         return self
-
-    def _fit_parts(
-        self, blueprint: Blueprint, options: Training, stages: Stages, calls: Any, kept: Checkpoint | None, resume: bool
-    ) -> None:
-        """Networks and companions of each part, the shares that groups held out ask for, and then all groups."""
-        parts, number = blueprint.parts, self._number
-        light = blueprint.light()
-        some, notes = light.parts, [] if light is blueprint else [telling.sampled(light)]
-        if len(parts) > 1 and options.steps is None:  # all folds together take about as many as one fit
-            options = replace(options, steps=options.planned_steps // len(parts))
-        recipes = companions.recipes(self.companions, some[0], self.context)
-        each = [part for part in parts for _ in range(number)]
-        models = [self._build(part, member=k) for k, part in enumerate(each)]
-        asked = not isinstance(self.companions, str)
-        fit_offers = functools.cache(
-            lambda: companions.fitted_offers(
-                recipes, some, self.context, options, self.seed, offers=not asked, stages=stages
-            )
-        )
-        how: dict[str, Any] = {"callbacks": calls, "kept": kept, "resume": resume}
-        trained = members.train(models, each, options, self.seed, stages, **how, meanwhile=fit_offers)
-        if trained.interrupted or not teams.first():
-            self._take(blueprint, *trained)
-            if not trained.interrupted and self._fits_again(blueprint):  # with the first, which does the rest
-                self._networks_again(blueprint, trained, options, stages, kept, resume)
-            return
-        offers = fit_offers()
-        networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        usual, told, scores = shares.chosen(some, networks, offers, trained.history)
-        holes = missing_values.chosen(some, networks, offers, usual, trained.history)
-        new, more = new_items.chosen(some, networks, offers, self.context, options, self.seed, stages)
-        chosen = companions.Shares(usual, new, holes)
-        notes = [*notes, *members.unfinished(trained, options), *told, *more]
-        self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
-        self.fitted_ = replace(self.fitted_, held_out=scores)
-        self.first_fits_ = tuple(
-            replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen))
-            for part, mine, some in zip(parts, networks, offers, strict=True)
-        )
-        telling.conclude(self.fitted_, notes, stages)
-        if blueprint.folds or self._fits_again(blueprint):
-            networks_ = trained.models
-            if not blueprint.folds:
-                networks_ = self._networks_again(blueprint, trained, options, stages, kept, resume)
-            if networks_:
-                every = (blueprint.whole().light(), self.context, options, self.seed, stages)
-                self._take_again(networks_, companions.fitted_to_all(offers, chosen, *every), len(blueprint.folds))
-                stages.say(str(self.fitted_.notes[-1]))
-
-    def _fits_again(self, blueprint: Blueprint) -> bool:
-        return not blueprint.folds and blueprint.may_refit and self._again
-
-    def _take_again(self, networks: Sequence[Model], beside: dict[str, tuple[Companion, ...]], folds: int) -> None:
-        """What knows all groups."""
-        note = Note("refit", telling.FOLDS.format(folds) if folds else telling.REFIT, option="refit")
-        notes = (*self.fitted_.notes, note)
-        self.fitted_ = replace(self.fitted_, members=tuple(networks), companions=beside, notes=notes)
-
-    def _networks_again(
-        self,
-        blueprint: Blueprint,
-        trained: members.Trained,
-        options: Training,
-        stages: Stages,
-        kept: Checkpoint | None,
-        resume: bool,
-    ) -> tuple[Model, ...]:
-        """Fitted to all groups, for the steps that served; none where that is interrupted. Their history stays that of
-        the first fit."""
-        whole = blueprint.whole()
-        models = [self._build(whole, member=k) for k in range(len(trained.models))]
-        again = None if kept is None else kept.of_refit()
-        served, each = members.replays(trained, blueprint, options, self.seed), [whole] * len(models)
-        second = members.train(models, each, options, self.seed, stages, kept=again, resume=resume, replays=served)
-        if second.interrupted:
-            self.fitted_ = replace(self.fitted_, interrupted=True)
-            return ()
-        for new, old in zip(second.models, trained.models, strict=True):
-            members.as_sure(new, old)
-        return second.models
 
     def update(
         self,

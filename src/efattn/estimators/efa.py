@@ -91,12 +91,12 @@ class EFA(EFAOptions, GroupEstimator):
         return replace(options, steps=steps)
 
     @property
-    def _number(self) -> int:
+    def _members(self) -> int:
         usual = MEMBERS if self.effort == "best" else 1
         return usual if self.ensemble == "auto" else int(self.ensemble)
 
     @property
-    def _again(self) -> bool:
+    def _refits(self) -> bool:
         return bool(self.refit) and not (self.refit == "auto" and self.effort == "quick")
 
     def _item_term(self, blueprint: Blueprint, sizes: Sizes) -> Term:

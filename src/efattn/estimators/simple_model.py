@@ -7,6 +7,7 @@ from efattn.errors import DataError, named
 from efattn.estimators import companions
 from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.fitting import Course
 from efattn.estimators.progress import Stages
 from efattn.models import Conditionals, Model
 from efattn.options import SimpleModelOptions, Training, check_model
@@ -40,8 +41,8 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):
         kind = self.model.models
         return {blueprint.term_name(kind): self.model.build(blueprint.setting(kind, self.context))}
 
-    def _fit(self, blueprint: Blueprint, stages: Stages, **unused: Any) -> Any:
-        """What concerns checkpoints and callbacks has no effect."""
+    def _fit(self, blueprint: Blueprint, stages: Stages, course: Course) -> Any:
+        """Checkpoints and callbacks have no effect."""
         options, name = self.training or Training(), blueprint.term_name(self.model.models)
         if not (self.refit and blueprint.may_refit):
             simple = companions.fitted_simple(self.model, blueprint, self.context, options, self.seed, stages)
