@@ -1,6 +1,8 @@
 """What family="auto" takes a column for, as a statistician would: by what values look like within items, never because
 they are whole; and groups that are left out where several are plausible."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -8,8 +10,8 @@ import pytest
 from efattn import DataError, families
 from efattn.data import Roles
 from efattn.estimators import deciding
-from efattn.estimators.blueprint import prepare
 from efattn.estimators.families import automatic, choose
+from efattn.estimators.preparing import prepare
 
 DRAW = np.random.default_rng(1)
 ITEM = np.tile(np.arange(6), 100)
@@ -133,6 +135,18 @@ def test_groups_that_are_left_out_decide_between_rivals(monkeypatch):
         (choice,) = decided(y, 200, 2).choices
         assert choice.family.name == name
         assert "groups left out have" in choice.why
+
+
+def test_what_the_values_are_is_told_whole_whatever_decides(monkeypatch):
+    monkeypatch.setattr(deciding, "SPLITS", 1)
+    honest = deciding.decided
+
+    def renamed(draft, *how):
+        return honest(replace(draft, choices=(draft.choices[0]._replace(values="gain, in $, net"),)), *how)
+
+    monkeypatch.setattr(deciding, "decided", renamed)
+    (choice,) = decided(np.random.default_rng(0).normal(size=(20, 2)), 20, 2).choices
+    assert choice.why.startswith("gain, in $, net; groups left out have")
 
 
 def test_a_family_that_failed_once_is_no_rival(monkeypatch):

@@ -15,7 +15,7 @@ from efattn import DataError, inference, simple
 from efattn.data import Roles, Table
 from efattn.data.folds import parts_in_turn, rows_apart
 from efattn.estimators import companions, shares
-from efattn.estimators.blueprint import prepare
+from efattn.estimators.preparing import prepare
 from efattn.estimators.verdict import verdict
 from efattn.training import forget, left_in
 

@@ -12,7 +12,7 @@ from efattn import EFA, Training
 from efattn.data import Roles, Schema
 from efattn.data.new_items import in_table_units, schema_without, some_items, strange, tells_items, without
 from efattn.estimators import new_items
-from efattn.estimators.blueprint import prepare
+from efattn.estimators.preparing import prepare
 from efattn.inference import mixture
 from efattn.simple import GaussianConditional, ItemMean
 

@@ -29,9 +29,10 @@ from efattn.estimators import (
 )
 from efattn.estimators import families as choosing
 from efattn.estimators import wide as wide_tables
-from efattn.estimators.blueprint import Blueprint, prepare
+from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.fitting import Course
 from efattn.estimators.looking import mean_log_jacobian
+from efattn.estimators.preparing import prepare
 from efattn.estimators.progress import Stages, listed
 from efattn.estimators.questions import Questions
 from efattn.families import Product

@@ -18,8 +18,9 @@ from torch import Tensor
 
 from efattn.data import Groups
 from efattn.errors import EfattnError
-from efattn.estimators.blueprint import Blueprint, split
+from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.families import Choice
+from efattn.estimators.holding_out import split
 from efattn.estimators.looking import mean_log_jacobian
 from efattn.families import Family, Product
 from efattn.models import Conditionals
@@ -57,7 +58,9 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
         return draft.choices
     by_name = {label(one): one for one in choice.rivals}
     best = _best(several)
-    return (Choice(by_name[best], choice.columns, f"{_what(choice, by_name[best])}; {_told(several, best)}"),)
+    family = by_name[best]
+    values = "whole numbers" if choice.family.discrete > family.discrete else choice.values
+    return (Choice(family, choice.columns, f"{values}; {_told(several, best)}"),)
 
 
 def label(family: Family) -> str:
@@ -76,11 +79,6 @@ def _best(scores: dict[str, Tensor]) -> str:
         least = HEAVY * float(weight) if name == "student_t" else 0.0
         best = name if float(gain.sum()) > max(errors * error, least) else best
     return best
-
-
-def _what(choice: Choice, family: Family) -> str:
-    """The first words of why, without what each item looked like."""
-    return "whole numbers" if choice.family.discrete > family.discrete else (choice.why or "").split(",")[0]
 
 
 def _told(scores: dict[str, Tensor], best: str) -> str:

@@ -38,13 +38,19 @@ INFLATED = (families.ZeroInflated(families.Poisson()), families.ZeroInflated())
 
 
 class Choice(NamedTuple):
-    """The family of some columns (of one, mostly), and why: None where it was asked for; rivals: what else it could
-    be, the simplest first, itself among them; none where nothing is open."""
+    """The family of some columns (of one, mostly), and what their values are: None where it was asked for; looks: of
+    what shape these were, on which the choice rests; rivals: what else it could be, the simplest first, itself among
+    them; none where nothing is open."""
 
     family: Family
     columns: tuple[str, ...]
-    why: str | None = None
+    values: str | None = None
+    looks: str = ""
     rivals: tuple[Family, ...] = ()
+
+    @property
+    def why(self) -> str | None:
+        return f"{self.values}, {self.looks}" if self.looks else self.values
 
 
 class Items(NamedTuple):
@@ -130,21 +136,21 @@ def automatic(
         family = kinds.each(seen, mine, items.number)
         return Choice(family, (column,), f"asked for each item: {_parts(family, items)}")
     if exposed and are_whole(seen) and seen.min() >= 0:
-        return _counted(seen, column, "counts with an exposure", far=False)
+        return _counted(seen, column, families.Claim(0, "counts with an exposure"), far=False)
     known = [kind for kind in families.known() if kind.of_values and not kind.several_columns]
-    claims = [(claim.rank, claim.why, kind) for kind in known if (claim := kind.applicable(seen)) is not None]
-    _, why, kind = min(claims, key=lambda claim: claim[0])
+    claims = [(claim, kind) for kind in known if (claim := kind.applicable(seen)) is not None]
+    claim, kind = min(claims, key=lambda one: one[0].rank)
     mix = kinds.mixed(seen, mine, items.number) if kind in families.FAMILIES and item is not None else None
     if mix is not None:
         return Choice(mix, (column,), f"items differ in kind: {_parts(mix, items)}")
     if kind.name in COUNTS and not kinds.rounded(seen, mine, items.number):
-        return _counted(seen, column, why)
+        return _counted(seen, column, claim)
     if kind.name in (*POSITIVE, *COUNTS):
         return _measured(seen, mine, items.number, column)
-    return Choice(kind(**kind.sized(seen, 1)), (column,), why)
+    return Choice(kind(**kind.sized(seen, 1)), (column,), claim.why, claim.looks)
 
 
-def _counted(y: np.ndarray, column: str, why: str, far: bool = True) -> Choice:
+def _counted(y: np.ndarray, column: str, claim: families.Claim, far: bool = True) -> Choice:
     """Poisson or negative binomial, by the variance, until groups that are left out decide; far: or normal, where all
     lie far from 0."""
     even = not y.size or y.var() <= OVERDISPERSED * y.mean()
@@ -154,7 +160,7 @@ def _counted(y: np.ndarray, column: str, why: str, far: bool = True) -> Choice:
         rivals = (families.Gaussian(), *rivals)
     if y.size and y.min() == 0 < y.max():
         rivals = (*rivals, *_with_more_zeros(y))
-    return Choice(family, (column,), why, rivals if y.size and y.min() < y.max() else ())
+    return Choice(family, (column,), claim.why, claim.looks, rivals if y.size and y.min() < y.max() else ())
 
 
 def _with_more_zeros(y: np.ndarray) -> list[Family]:
@@ -177,15 +183,15 @@ def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choic
     positive = bool(families.Gamma.support.contains(y).all())
     best, looked = kinds.best_measure(y, item, items)
     whose = "of each item" if looked > 1 else "of the column"
-    why = f"positive, {'symmetric' if best == 'gaussian' else 'skewed'} within the values {whose}"
+    values, looks = "real numbers", ""
+    if positive:
+        values, looks = "positive", f"{'symmetric' if best == 'gaussian' else 'skewed'} within the values {whose}"
     zeros = float(np.mean(y == 0))
-    if not positive:
-        why = "real numbers"
     rivals = tuple(families.named(name) for name in (POSITIVE if positive else REAL))
     if y.min() == 0 and zeros > ZEROS and AMOUNTS[0].support.contains(y).all():
-        why = f"numbers >= 0, of which {zeros:.0%} are exactly 0, and a normal law stands in"
+        values, looks = "numbers >= 0", f"of which {zeros:.0%} are exactly 0, and a normal law stands in"
         rivals = (*rivals, *AMOUNTS)
-    return Choice(families.named(best), (column,), why, rivals)
+    return Choice(families.named(best), (column,), values, looks, rivals)
 
 
 def _parts(family: PerItem, items: Items) -> str:

@@ -21,7 +21,8 @@ from efattn.data import Groups, Schema, Table
 from efattn.data.fingerprints import seen_by
 from efattn.errors import DataError, Note, option
 from efattn.estimators import growing, members
-from efattn.estimators.blueprint import Blueprint, split
+from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.holding_out import split
 from efattn.estimators.progress import Stages
 from efattn.inference import Fitted
 from efattn.inference.lengths import length_counts

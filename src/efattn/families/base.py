@@ -23,10 +23,12 @@ VAST, VASTEST = 1e9, 1e300  # whole numbers whose quantiles are looked for here;
 
 
 class Claim(NamedTuple):
-    """That a column looks like a family's own: the lowest rank of all families wins; why, in words."""
+    """That a column looks like a family's own: the lowest rank of all families wins; why, in words: what its values
+    are, and looks, of what shape."""
 
     rank: float
     why: str
+    looks: str = ""
 
 
 class Family(ABC):

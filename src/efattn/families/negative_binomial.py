@@ -111,7 +111,7 @@ class NegativeBinomial(ScipyFamily, ExponentialFamily):
         ratio = dispersion_of_counts(values)
         if ratio is None or ratio <= OVERDISPERSED:
             return None
-        return Claim(3, f"counts, variance {ratio:.1f} times the mean")
+        return Claim(3, "counts", f"variance {ratio:.1f} times the mean")
 
     def _logs(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return bounded(f[..., 0], MEAN_BOUND), log_dispersion(self.r, f, R_BOUND)

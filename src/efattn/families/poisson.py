@@ -110,4 +110,4 @@ class Poisson(ScipyFamily, ExponentialFamily):
         ratio = dispersion_of_counts(values)
         if ratio is None or ratio > OVERDISPERSED:
             return None
-        return Claim(3, f"counts, variance {ratio:.1f} times the mean")
+        return Claim(3, "counts", f"variance {ratio:.1f} times the mean")
