@@ -62,6 +62,35 @@ def test_intervals_hold_what_they_promise_where_rows_of_a_group_go_together():
     assert abs(np.mean(held) - 0.8) < 0.02
 
 
+def in_a_row(draw, days, rows, follow):
+    """Places of rows whose days are alike, and each day like the one before."""
+    day = draw.normal(size=days)
+    for k in range(1, days):
+        day[k] = follow * day[k - 1] + np.sqrt(1 - follow**2) * day[k]
+    return 1 / (1 + np.exp(-2 * (0.5 * day[:, None] + 0.9 * draw.normal(size=(days, rows)))))
+
+
+@pytest.mark.parametrize("follow", [0.0, 0.8])
+def test_intervals_hold_what_they_promise_in_another_year_where_days_follow_each_other(follow):
+    draw, held, group = np.random.default_rng(4), [], np.repeat(np.arange(34), 10)
+    for _ in range(300):
+        seen, new = in_a_row(draw, 34, 10, follow), in_a_row(draw, 34, 10, follow)
+        low, high = Calibration.fit(seen.ravel(), group).level([0.1, 0.9])
+        held.append(np.mean((low <= new) & (new <= high)))
+    assert abs(np.mean(held) - 0.8) < 0.012  # without a look at neighbours .77
+
+
+def test_groups_that_follow_each_other_count_as_fewer_whatever_the_order_of_rows():
+    draw, group = np.random.default_rng(5), np.repeat(np.arange(60), 10)
+    pit = in_a_row(draw, 60, 10, 0.9).ravel()
+    mixed = draw.permutation(60)[group]  # the same groups, in any order
+    assert independent(pit, group) < 0.5 * independent(pit, mixed)
+    days = PART["other"].with_columns(tmax=pl.col("tmax") + 8 * np.repeat(in_a_row(draw, 80, 1, 0.9), 5))
+    one, other = (plain().calibrate(table).fitted_.calibration["tmax"] for table in (days, days.sample(
+        fraction=1, shuffle=True, seed=0)))  # fmt: skip
+    np.testing.assert_allclose(one.adjusted, other.adjusted, atol=1e-9)
+
+
 def test_the_map_rises_from_0_to_1_and_its_two_ways_invert_each_other():
     draw = np.random.default_rng(0)
     for pit in (draw.random(50), draw.beta(5, 5, 5000), np.repeat([0.0, 0.2, 0.2, 1.0], 20), np.full(30, 0.5)):

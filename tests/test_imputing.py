@@ -19,9 +19,19 @@ def test_about_as_many_cells_are_hidden_as_asked_for(way, rate):
     assert gone.mean() == pytest.approx(rate, abs=0.04)
     assert not gone.all(1).any()
     assert (imputing.hidden(x, way, rate, 0) == gone).all()
+    if way == "stations":
+        assert not gone[: len(x) // 2].any()
+        assert set(gone[len(x) // 2 :].mean(0)) == {0.0, 1.0}
+        return
     higher = np.mean([x[gone[:, k], k].mean() > x[~gone[:, k], k].mean() for k in range(1, x.shape[1])])
     assert higher == 1 or way != "MNAR"
     assert not gone[:, 0].any() or way != "MAR"
+
+
+def test_weather_is_complete_with_a_row_a_day_and_a_column_a_place():
+    x = imputing.table("NOAA")
+    assert x.shape == (136, imputing.STATIONS)
+    assert np.isfinite(x).all()
 
 
 def test_peers_fill_everything():

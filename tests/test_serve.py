@@ -110,6 +110,32 @@ def test_python_the_shell_and_the_server_answer_the_same(app, name, tmp_path):
         assert told["events"][1]["probability"] == law.probability(between=(1, 2)).tolist()
 
 
+@pytest.mark.parametrize(
+    ("name", "verb", "how"),
+    [
+        ("items", "joint", {"orders": 2}),
+        ("lags", "forecast", {"steps": 2, "draws": 3, "seed": 1}),
+        ("lags", "forecast", {"steps": 1, "draws": 2, "paths": True}),
+        ("others", "where-next", {"draws": 3, "seed": 2}),
+    ],
+)
+def test_densities_forecasts_and_what_to_measure_are_the_same_everywhere(app, name, verb, how, tmp_path):
+    engine, table, roles = model(name)
+    table = table.filter(pl.col(roles["group"]) == table[roles["group"]][-1])
+    table = table.select(list(rows_of(table, engine)[0]))
+    parts = {"table": table} if verb != "where-next" else {"table": table[2:], "candidates": table[:2]}
+    for part, rows in parts.items():
+        rows.write_parquet(tmp_path / f"{part}.parquet")
+    engine.save(tmp_path / "m.efattn")
+    words = [word for option, x in how.items() for word in ([f"--{option}"] if x is True else [f"--{option}", x])]
+    ask = (verb, "m.efattn", *(f"{part}.parquet" for part in parts), *words)
+    told = post(app, name, verb, **{part: rows_of(rows, engine) for part, rows in parts.items()}, **how)["rows"]
+    python = {"joint": "joint_log_density", "where-next": "where_next"}.get(verb, verb)
+    mine = getattr(engine, python)(*parts.values(), **how)
+    assert told == json.loads(mine.write_json())
+    assert told == forked(*ask, "--json", cwd=tmp_path).good().json()
+
+
 def test_attention_is_that_of_one_group(app):
     engine, table, _ = model("others")
     group = table.filter(pl.col("user") == table["user"][0])
@@ -181,6 +207,12 @@ def test_what_is_wrong_with_a_table_is_told_with_its_place(app):
         (422, "others/predict", {"table": [{"user": "a", "movie": "m1", "real": 10**400}]}),
         (422, "others/sample", {"table": [{"user": "a", "movie": "m1"}, {"movie": "m2"}]}),
         (413, "others/sample", {"groups": 100, "length": 8}),
+        (413, "lags/forecast", {"table": [{"day": 1, "station": 1, "tmax": 1.0}], "steps": 3, "draws": 100}),
+        (413, "items/joint", {"table": [{"user": "a", "movie": "m1", "at": 1}] * 101, "orders": 1000}),
+        (413, "others/where-next", {"table": [], "candidates": [{"user": "a", "movie": "m1"}] * 80, "draws": 100}),
+        (422, "others/where-next", {"table": [{"user": "a", "movie": "m1", "real": 1.0}], "candidates": []}),
+        (422, "others/joint", {"table": [{"user": "a", "movie": "m1", "real": 1.0}]}),
+        (422, "others/forecast", {"table": [{"user": "a", "movie": "m1", "real": 1.0}], "draws": 10}),
         (422, "others/similar", {"item": "nobody"}),
         (422, "others/similar", {"item": ["m1", "m2"]}),
         (422, "others/recommend", {"k": 0}),
@@ -256,7 +288,8 @@ def test_its_description_has_an_example_that_works_for_every_verb(app):
         answer = ask(app, ("POST", path, body))
         name, verb = path.split("/")[-2:]
         can = {"recommend": "item" in model(name)[0].terms_, "similar": name != "places"}
-        can |= {"distributions": name != "items", "impute": name != "items"}
+        can |= {"distributions": name != "items", "impute": name != "items", "where-next": name != "items"}
+        can |= {"joint": name == "items", "forecast": name == "lags"}
         if can.get(verb, True):
             assert answer.status_code == 200, (path, answer.text)
 

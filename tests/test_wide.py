@@ -157,6 +157,20 @@ def test_families_may_be_asked_for():
     assert "mood" not in model.fitted_.wide.names
 
 
+def test_zeros_of_their_own_are_told_of_and_drawn_where_they_are_asked_for():
+    draw = np.random.default_rng(0)
+    rain = np.where(draw.random(len(TABLE)) < 0.5, draw.gamma(2, 3, len(TABLE)), 0.0)
+    table = TABLE.select("age", "colour").with_columns(rain=pl.Series(rain))
+    (note,) = (one for one in efa().fit_wide(table, progress=False).notes_ if one.kind == "zeros")
+    assert note.column == "rain"
+    assert "zero_or" in str(note)
+    model = efa(family={"rain": "zero_or"}).fit_wide(table, progress=False)
+    assert not any(one.kind == "zeros" for one in model.notes_)
+    drawn = model.impute(table.with_columns(rain=pl.lit(None, pl.Float64)), draws=1)[0]["rain"]
+    assert 0.2 < (drawn == 0).mean() < 0.8
+    assert drawn.min() == 0
+
+
 def test_names_and_dates_are_left_out_and_said():
     many = pl.DataFrame(
         {

@@ -17,9 +17,10 @@ import numpy as np
 from efattn import families
 from efattn.data import Roles, Table, Wide
 from efattn.data.wide import GROUP, ITEM, VALUE, WideColumn
-from efattn.errors import DataError, Note, option
+from efattn.errors import DataError, Note, named, option
 from efattn.estimators import kinds
-from efattn.families import Bernoulli, Family, Nominal, Ordinal, PerItem
+from efattn.estimators.families import ZEROS
+from efattn.families import Bernoulli, Family, Gaussian, Nominal, Ordinal, PerItem
 
 SHOWN = 6  # columns of a family that are told by name
 
@@ -80,7 +81,9 @@ def _families(spec: Any, layout: Wide, codes: np.ndarray, alike: bool) -> tuple[
         values = codes[:, c][~np.isnan(codes[:, c])]
         found[-1].check(values, column.name)
     same = len(set(found)) == 1 and all(column.kind == "number" for column in layout.columns)
-    return found[0] if same and alike else _per_item(layout, found), [_told(layout, found)]
+    chosen = [family if c in automatic else None for c, family in enumerate(found)]
+    notes = [_told(layout, found), *_zeros(layout, codes, chosen)]
+    return found[0] if same and alike else _per_item(layout, found), notes
 
 
 def _asked(spec: Any, layout: Wide) -> dict[str, Any]:
@@ -154,6 +157,21 @@ def _per_item(layout: Wide, found: list[Family]) -> PerItem:
     ordered = [by_name[name] for name in sorted(by_name)]
     parts = tuple(dict.fromkeys(ordered))
     return PerItem(parts, tuple(parts.index(one) for one in ordered))
+
+
+def _zeros(layout: Wide, codes: np.ndarray, chosen: list[Family | None]) -> list[Note]:
+    """Of columns of amounts, many of which are exactly 0, under a law that has none. Nothing decides between families
+    here, so that zeros of their own have to be asked for. chosen: None where a family was asked for."""
+    notes = []
+    for c, family in enumerate(chosen):
+        values = codes[:, c][~np.isnan(codes[:, c])]
+        share = float(np.mean(values == 0)) if len(values) else 0.0
+        if isinstance(family, Gaussian) and share > ZEROS and values.min() == 0:
+            name = layout.columns[c].name
+            said = f"{name!r}: {share:.0%} are exactly 0, of which a normal law knows nothing; the "
+            said += f"{named('family')} zero_or for this column gives them a probability of their own."
+            notes.append(Note("zeros", said, column=name, option="family"))
+    return notes
 
 
 def _told(layout: Wide, found: list[Family]) -> Note:

@@ -1,9 +1,10 @@
-"""Imputers side by side on scikit-learn's bundled tables: cells are hidden, filled in, compared with what they were.
+"""Imputers side by side on scikit-learn's bundled tables and on weather: cells are hidden, filled in, and compared.
 
     error     root mean square of (filled - true) / the column's spread, over hidden cells        rank  1 is the best
     MCAR      every cell with the same probability
     MAR       cells of all columns but the first, the more probable the larger the first column is
     MNAR      every cell, the more probable the larger it is itself
+    stations  of weather: whole stations, which report nothing in the second half of the days
 
     python -m efattn.experiments.imputing --tables iris wine --rates 0.3 -o results/imputing.json
 
@@ -25,9 +26,11 @@ import numpy as np
 import efattn
 from efattn import storage
 
-TABLES = ("iris", "wine", "diabetes", "breast cancer")
-WAYS, RATES = ("MCAR", "MAR", "MNAR"), (0.1, 0.3, 0.5)
+WEATHER = ("US cities", "NOAA")
+TABLES = ("iris", "wine", "diabetes", "breast cancer", *WEATHER)
+WAYS, RATES = ("MCAR", "MAR", "MNAR", "stations"), (0.1, 0.3, 0.5)
 ROWS = 200  # of breast cancer, a random part
+STATIONS = 40  # of NOAA, a random part
 STEEP = 2.0  # how much more probable in standard deviations of what it hangs on
 IMPUTERS = ("EFA", "EFA quick", "iterative", "forest", "nearest", "mean")
 Record = dict[str, Any]
@@ -35,6 +38,8 @@ Record = dict[str, Any]
 
 def table(name: str) -> np.ndarray:
     """(row, column), complete."""
+    if name in WEATHER:
+        return _days(name)
     from sklearn import datasets
 
     load = {"iris": datasets.load_iris, "wine": datasets.load_wine, "diabetes": datasets.load_diabetes}
@@ -44,9 +49,32 @@ def table(name: str) -> np.ndarray:
     return x.astype(np.float64)
 
 
+def _days(name: str) -> np.ndarray:
+    """A row a day, a column a place: October temperatures of cities from 2017 on, or of stations."""
+    import polars as pl
+
+    from efattn import datasets
+
+    if name == "NOAA":
+        long = datasets.noaa_october().select("date", "station", "tmean")
+        x = long.pivot("station", index="date", values="tmean").sort("date").drop("date").drop_nulls().to_numpy()
+        return x[:, np.random.default_rng(0).permutation(x.shape[1])[:STATIONS]].astype(np.float64)
+    day = pl.col("date").dt
+    long = (
+        datasets.us_cities("paper")
+        .filter(day.month() == 10, day.year() >= 2017)
+        .with_columns(place=pl.concat_str("city", "state", separator=", "))
+    )
+    return long.pivot("place", index="date", values="temperature").sort("date").drop("date").to_numpy()
+
+
 def hidden(x: np.ndarray, way: str, rate: float, seed: int) -> np.ndarray:
     """(row, column): which cells are hidden; of no row all, and of no column all but two."""
     draw = np.random.default_rng([seed, WAYS.index(way), round(1000 * rate)])
+    if way == "stations":
+        gone = np.zeros(x.shape, bool)
+        gone[len(x) // 2 :, draw.permutation(x.shape[1])[: min(round(2 * rate * x.shape[1]), x.shape[1] - 1)]] = True
+        return gone
     z = (x - x.mean(0)) / x.std(0)
     if way == "MCAR":
         p = np.full(x.shape, rate)
@@ -139,9 +167,14 @@ def ranked(records: Sequence[Record]) -> list[Record]:
     return list(records)
 
 
+def _names(records: Sequence[Record]) -> list[str]:
+    """Those of imputers that have run."""
+    return [name for name in IMPUTERS if any(record["imputer"] == name for record in records)]
+
+
 def summary(records: Sequence[Record]) -> list[Record]:
     """By imputer, over lots of cells that all have filled: mean rank, error relative to the best of each, seconds."""
-    names = list(dict.fromkeys(record["imputer"] for record in records))
+    names = _names(records)
     whole = [record for record in ranked(records) if record["of"] == len(names)]
     best = dict[tuple[Any, ...], float]()
     for record in whole:
@@ -165,7 +198,7 @@ def summary(records: Sequence[Record]) -> list[Record]:
 
 def markdown(records: Sequence[Record]) -> str:
     """A line for each lot of cells, an error for each imputer, the best in bold; of EFA also cover and CRPS."""
-    names = list(dict.fromkeys(record["imputer"] for record in records))
+    names = _names(records)
     lots = dict[tuple[Any, ...], dict[str, Record]]()
     for record in records:
         key = (record["table"], record["way"], f"{record['rate']:.0%}")
@@ -180,8 +213,14 @@ def markdown(records: Sequence[Record]) -> str:
     return "\n".join(lines)
 
 
+def _place(record: Record) -> tuple[Any, ...]:
+    lists: tuple[tuple[str, Sequence[str]], ...] = (("way", WAYS), ("table", TABLES), ("imputer", IMPUTERS))
+    return (record["rate"], record["seed"], *(names.index(record[key]) for key, names in lists))
+
+
 def write(path: Path, records: Sequence[Record]) -> None:
     """A line a run, and what they say together."""
+    records = sorted(records, key=_place)
     lines = ",\n".join(f"  {json.dumps(record)}" for record in ranked(records))
     together = ",\n".join(f"  {json.dumps(one)}" for one in summary(records))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -202,7 +241,8 @@ def main(words: Sequence[str] | None = None) -> None:
     keys = ("table", "way", "rate", "seed", "imputer")
     done = {tuple(record[key] for key in keys) for record in records}
     for seed in range(asked.seeds):
-        for key in ((t, w, r) for r in asked.rates for w in asked.ways for t in asked.tables):
+        every = ((t, w, r) for r in asked.rates for w in asked.ways for t in asked.tables)
+        for key in (one for one in every if one[1] != "stations" or one[0] in WEATHER):
             for imputer in asked.imputers:
                 if (*key, seed, imputer) not in done:
                     records.append(run(*key, seed, imputer))

@@ -1,6 +1,6 @@
 """The service: models by name, a route for each verb, a page, health and metrics.
 
-    POST /v1/models/NAME/VERB        predict, distributions, recommend, impute, sample, similar, attention, explain, ...
+    POST /v1/models/NAME/VERB        predict, recommend, impute, sample, joint, forecast, where-next, similar, ...
     GET  /v1/models, /v1/models/NAME, .../items, .../groups, .../groups/NUMBER, /health, /metrics, /openapi.json, /
 
 Routes are made for the models that are there: no part of a request ever leads to a file.

@@ -140,6 +140,9 @@ def request_examples(fitted: Fitted, examples: Examples | None) -> dict[str, dic
         "sample": {"table": [{**row, **dict.fromkeys(values)} for row in table]}
         if values
         else {"groups": 2, "length": 3},
+        "joint": {"table": table, "orders": 2},
+        "forecast": {"table": table, "steps": 2, "draws": 5},
+        "where-next": {"table": table[:1], "candidates": [{**row, **dict.fromkeys(values)} for row in table[1:]]},
         "explain": {"table": table, "row": 0},
         "score": {"table": table},
         "evaluate": {"table": table},

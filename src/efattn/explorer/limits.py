@@ -36,7 +36,7 @@ HEADERS = {
 class Limits:
     """body: bytes of a request; rows: of its table; group: rows of one group, if the fit had none that long:
     what it takes grows with their square; seconds: until an answer; waiting: requests to one model; cells: numbers in
-    one answer about attention."""
+    one answer about attention, and ten times the rows that one answer may go through."""
 
     body: int = 4 * 2**20
     rows: int = 5_000

@@ -99,6 +99,38 @@ class Sample(Body):
     member: Member = None
 
 
+class Joint(Body):
+    """How probable whole groups are: of a model with context any, a mixture over so many orders; or of the past."""
+
+    table: Entries
+    orders: Annotated[StrictInt, Field(ge=1, le=1000)] = 8
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
+    member: Member = None
+
+
+class Forecast(Body):
+    """What follows the last group of each series, by paths that are drawn; of a model with lags. Send the last groups
+    alone: each row of the table counts as if it came again in every step of every path."""
+
+    table: Entries
+    steps: Annotated[StrictInt, Field(ge=1, le=1000)] = 5
+    draws: Annotated[StrictInt, Field(ge=1, le=1000)] = 200
+    interval: StrictFloat = 0.9
+    paths: StrictBool = False
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
+    member: Member = None
+
+
+class WhereNext(Body):
+    """Which of the candidates to measure: those first that would lower the expected variance of the others most."""
+
+    table: Entries
+    candidates: Entries
+    draws: Annotated[StrictInt, Field(ge=1, le=1000)] = 20
+    seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
+    member: Member = None
+
+
 class Explain(Body):
     """What each row of its context changes in the prediction of one row, by leaving it out."""
 

@@ -35,6 +35,9 @@ class Served:
             "attention": (requests.Attention, self.attention),
             "impute": (requests.Impute, self.impute),
             "sample": (requests.Sample, self.sample),
+            "joint": (requests.Joint, self.joint),
+            "forecast": (requests.Forecast, self.forecast),
+            "where-next": (requests.WhereNext, self.where_next),
             "explain": (requests.Explain, self.explain),
             "score": (requests.Score, self.score),
             "evaluate": (requests.Evaluate, self.evaluate),
@@ -119,6 +122,35 @@ class Served:
 
         return Question(*self._rows(body.table, ask))
 
+    def joint(self, body: requests.Joint) -> Question:
+        how = requests.options(body)
+        self._check_passes(body.orders * rows_in(body.table))
+
+        def ask(table: Table, tell: Any) -> Any:
+            (answer,) = inference.joint_log_density(self.fitted, [table], **how, tell=tell)
+            return answer
+
+        return Question(*self._rows(body.table, ask))
+
+    def forecast(self, body: requests.Forecast) -> Question:
+        how = requests.options(body)
+        check_count(body.draws * body.steps * rows_in(body.table), self.limits.rows)
+
+        def ask(table: Table, tell: Any) -> Any:
+            return inference.forecast(self.fitted, table, **how, tell=tell)
+
+        return Question(*self._rows(body.table, ask))
+
+    def where_next(self, body: requests.WhereNext) -> Question:
+        how = {name: x for name, x in requests.options(body).items() if name != "candidates"}
+        asked = check_count(rows_in(body.candidates), self.limits.rows)
+        self._check_passes(body.draws * asked * (asked + rows_in(body.table)))  # all rows once more for each candidate
+
+        def ask(table: Table, tell: Any) -> Any:
+            return inference.where_next(self.fitted, table, self._table(body.candidates), **how, tell=tell)
+
+        return Question(*self._rows(body.table, ask))
+
     def explain(self, body: requests.Explain) -> Question:
         how = requests.options(body)
 
@@ -188,6 +220,13 @@ class Served:
                 said = f"A group has at most {most:,} rows here; found {rows:,}. Send fewer of them."
                 raise Refused(413, "too many rows", said)
         return table
+
+    def _check_passes(self, rows: int) -> None:
+        """A refusal where so many rows, each counted as often as it is gone through, would take too long."""
+        most = max(self.limits.cells // 10, 1)
+        if rows > most:
+            said = f"Rows, each counted as often as it is gone through, are at most {most:,} here; found {rows:,}."
+            raise Refused(413, "too many rows", f"{said} Ask in parts, or for fewer orders or draws.")
 
     def _check_pairs(self, rows: int, each: int = 1) -> None:
         """A refusal where there is something to compute or send, so many times, for every pair of rows."""

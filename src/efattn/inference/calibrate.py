@@ -27,9 +27,10 @@ def calibrate(fitted: Fitted, tables: Iterable[Table], *, seed: int = 0, tell: T
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in fitted.schema.roles.of("value")}
     for table, groups in encoded(fitted, tables, tell, need=("value",), items=False):
         _refuse_seen(fitted, groups)
+        place = _in_turn(groups)
         for name, law in distributions(plain, parts, groups, len(table)).items():
             mine = law[law.scored]
-            found[name].append((mine.pit(seed=seed), mine.group + first))
+            found[name].append((mine.pit(seed=seed), place[mine.group] + first))
         first += len(groups)
     calibration = {}
     for name, pieces in found.items():
@@ -50,6 +51,16 @@ def _fitted(name: str, pit: np.ndarray, group: np.ndarray, tell: Tell) -> Calibr
         said = f"{name!r} is calibrated by {count} groups only: what they say about other groups is rough."
         tell(Note("few groups", said, column=name))
     return Calibration.fit(pit, group)
+
+
+def _in_turn(groups: Groups) -> np.ndarray:
+    """(group,): where each stands in its series, one series after the other; without times, among the names."""
+    order = groups.labels.order()
+    if groups.time is not None and groups.series is not None:
+        order = np.lexsort((groups.time, groups.series))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order))
+    return place
 
 
 def _refuse_seen(fitted: Fitted, groups: Groups) -> None:

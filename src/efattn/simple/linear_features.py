@@ -333,11 +333,14 @@ def completed(x: Tensor, seen: Tensor, wanted: Tensor, together: Tensor) -> Tens
     if not bool(some.any()):
         return x
     filled, here = x.clone(), some.nonzero(as_tuple=True)
-    known, there = x[here], seen[here].double()
-    parts = []
-    for values, mask in zip(known.split(PIECE), there.split(PIECE), strict=True):
+    known, parts = x[here], list[Tensor]()
+    for values, there in zip(known.split(PIECE), seen[here].split(PIECE), strict=True):
+        masks, which = there.unique(dim=0, return_inverse=True)  # many rows see the same cells: factored once
+        mask, mine = masks.double(), there.double()
         inside = mask[..., None] * together * mask[..., None, :] + torch.diag_embed(1 - mask)
-        parts.append((torch.linalg.solve(inside, (values * mask)[..., None])[..., 0] * mask) @ together)
+        lu, pivots = torch.linalg.lu_factor(inside)
+        solved = torch.linalg.lu_solve(lu[which], pivots[which], (values * mine)[..., None])[..., 0]
+        parts.append((solved * mine) @ together)
     filled[here] = torch.where(gaps[here], torch.cat(parts), known)
     return filled
 
