@@ -257,13 +257,13 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
             return
         offers = fit_offers()
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        usual, told, scores = shares.chosen(some, networks, offers, trained.history)
+        usual, powers, told, scores = shares.chosen(some, networks, offers, trained.history)
         holes = missing_values.chosen(some, networks, offers, usual, trained.history)
         new, more = new_items.chosen(some, networks, offers, self.context, options, self.seed, stages)
-        chosen = companions.Shares(usual, new, holes)
+        chosen = companions.Shares(usual, new, holes, powers)
         notes = [*notes, *members.unfinished(trained, options), *told, *more]
         self._take(blueprint.noted(*notes), *trained, companions=companions.beside(offers[0], chosen))
-        self.fitted_ = replace(self.fitted_, held_out=scores)
+        self.fitted_ = replace(self.fitted_, held_out=scores, powers={name: x[0] for name, x in powers.items()})
         self.first_fits_ = tuple(
             replace(self.fitted_, schema=part.schema, members=mine, companions=companions.beside(some, chosen))
             for part, mine, some in zip(parts, networks, offers, strict=True)
