@@ -176,21 +176,23 @@ def _calm(options: Training) -> Training:
 
 class Shares(NamedTuple):
     """Of companions, by term. new: where an item was never seen, if they are others; holes: of each companion, pairs of
-    the part of the context that is missing and its share there."""
+    the part of the context that is missing and its share there; powers: in a pool, of the networks and of each."""
 
     usual: Mapping[str, Sequence[float]]
     new: Mapping[str, Sequence[float]] = {}
     holes: Mapping[str, Sequence[tuple[tuple[float, float], ...]]] = {}
+    powers: Mapping[str, Sequence[float]] = {}
 
-    def of(self, name: str, k: int) -> tuple[float, float | None, tuple[tuple[float, float], ...]]:
+    def of(self, name: str, k: int) -> tuple[float, float | None, tuple[tuple[float, float], ...], float]:
         """Of one companion of a term."""
         new = self.new[name][k] if name in self.new else None
-        return self.usual[name][k], new, self.holes[name][k] if name in self.holes else ()
+        power = self.powers[name][k + 1] if name in self.powers else 0.0
+        return self.usual[name][k], new, self.holes[name][k] if name in self.holes else (), power
 
     def ever(self, name: str, k: int) -> bool:
         """Whether it has any."""
-        share, new, holes = self.of(name, k)
-        return bool(share or new or any(part for _, part in holes))
+        share, new, holes, power = self.of(name, k)
+        return bool(share or new or power or any(part for _, part in holes))
 
 
 def beside(offers: Mapping[str, Sequence[Offer]], shares: Shares) -> dict[str, Any]:

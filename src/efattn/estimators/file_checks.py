@@ -16,6 +16,7 @@ from efattn.errors import DataError, Note
 from efattn.estimators.base import GroupEstimator
 from efattn.families import Product
 from efattn.inference import Calibration, Companion
+from efattn.models import Model
 
 TIMES = ("instant", "number")
 KINDS = ("text", "integer", "unsigned", "boolean", "date", "datetime", "null")  # of names
@@ -197,6 +198,20 @@ def hole_shares(given: Any) -> tuple[tuple[float, float], ...]:
     if any(not left[0] < right[0] for left, right in pairwise(pairs)):
         raise DataError("the shares of its companion are in no order")
     return pairs  # type: ignore[return-value]
+
+
+def power(given: Any) -> float:
+    """In a pool; older files have none."""
+    if not _number(given):
+        raise DataError("the power of a part of its pool is none")
+    return float(given)
+
+
+def powers(told: Any, model: Model) -> dict[str, float]:
+    """By term of items, that of the networks in its pool."""
+    if not isinstance(told, dict) or not all(name in model.terms and model[name].of_items for name in told):
+        raise DataError("its pool is of no term of items")
+    return {name: power(x) for name, x in told.items()}
 
 
 def check_shares(several: Sequence[Companion]) -> None:

@@ -131,16 +131,17 @@ class _Fit:
         """The estimator has networks and companions of the first part, in the shares that are chosen."""
         estimator, number, parts = self.estimator, self.estimator._members, self.blueprint.parts
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        usual, told, scores = shares.chosen(some.parts, networks, offers, trained.history)
+        usual, powers, told, scores = shares.chosen(some.parts, networks, offers, trained.history)
         holes = missing_values.chosen(some.parts, networks, offers, usual, trained.history)
         how: Any = (estimator.context, self._part_options, estimator.seed, self.stages)
         new, more = new_items.chosen(some.parts, networks, offers, *how)
-        chosen = companions.Shares(usual, new, holes)
+        chosen = companions.Shares(usual, new, holes, powers)
         notes = [] if some is self.blueprint else [telling.sampled(some)]
         notes += [*members.unfinished(trained, self._part_options), *told, *more]
         beside = [companions.beside(mine, chosen) for mine in offers]
         estimator._take(self.blueprint.noted(*notes), *trained, companions=beside[0])
-        fitted = estimator.fitted_ = replace(estimator.fitted_, held_out=scores)
+        pooled = {name: each[0] for name, each in powers.items()}
+        fitted = estimator.fitted_ = replace(estimator.fitted_, held_out=scores, powers=pooled)
         estimator.first_fits_ = tuple(
             replace(fitted, schema=part.schema, members=mine, companions=simple)
             for part, mine, simple in zip(parts, networks, beside, strict=True)

@@ -95,6 +95,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         calibration=file_checks.calibration(about.get("calibration", {}), schema),
         wide=file_checks.wide(about.get("wide"), schema),
         held_out=file_checks.held_out(about.get("held_out", {}), models[0].terms),
+        powers=file_checks.powers(about.get("powers", {}), models[0]),
     )
     return estimator
 
@@ -153,7 +154,8 @@ def _companions(
             new = told.get("new_share")  # older files have none
             new = None if new is None else file_checks.share(new)
             holes = file_checks.hole_shares(told.get("hole_shares", ()))
-            made.append(Companion(*simple_model, file_checks.share(told["share"]), new, holes))
+            power = file_checks.power(told.get("power", 0.0))
+            made.append(Companion(*simple_model, file_checks.share(told["share"]), new, holes, power))
         file_checks.check_shares(made)
         companions[name] = tuple(made)
     return companions

@@ -45,6 +45,7 @@ def save(fitted: Fitted, path: str | Path) -> None:
         "frames": fitted.frames,
         "members": len(fitted.members),
         "companions": {name: [_about(one) for one in several] for name, several in fitted.companions.items()},
+        "powers": dict(fitted.powers),
         "offsets": _offsets(fitted),
         "wide": None if fitted.wide is None else fitted.wide.to_json(),
         "calibration": {name: one.to_json() for name, one in fitted.calibration.items()},
@@ -84,6 +85,7 @@ def _about(companion: Companion) -> dict[str, Any]:
     old = isinstance(model, InOtherUnits)
     items = model.items if old else model.family.size if model.of_items else model.items if model.has_items else 0
     shares = {"share": companion.share, "new_share": companion.new, "hole_shares": companion.holes}
+    shares |= {"power": companion.power}
     return {"recipe": companion.recipe.to_json(), **shares, "items": items, "other_units": old}
 
 

@@ -6,7 +6,8 @@ Each target is scored by networks and companions that were fitted without its gr
 share was held out, to the other folds where each group is held out once. a draws shares together where groups are few.
 The simplest part, each item's own distribution, keeps at least what one target in favour of it would give: it is wide
 where all others may be far off, and one row far off can cost more than a thousand good ones gain. A network that was
-stopped by its own fold is judged as if the other folds had stopped it.
+stopped by its own fold is judged as if the other folds had stopped it. Many items may be pooled instead (pooling.py):
+then the simplest part alone has a share beside the pool.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from efattn.data import Groups
 from efattn.errors import Note, option
+from efattn.estimators import pooling
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
 from efattn.estimators.looking import mean_log_jacobian
@@ -135,10 +137,12 @@ def chosen(
     networks: Sequence[Sequence[Model]],
     offers: Sequence[Mapping[str, Sequence[Offer]]],
     history: Sequence[Record] = (),
-) -> tuple[dict[str, list[float]], list[Note], dict[str, dict[str, float]]]:
-    """By term, the share of each companion; that in words; and log scores per held-out target, of all together, of the
-    networks and of each simple model alone. offers: of each part, by term; history: of the networks."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]], list[Note], dict[str, dict[str, float]]]:
+    """By term, the share of each companion; the powers of its pool, if it has one; that in words; and log scores per
+    held-out target, of all together, of the networks and of each simple model alone. offers: of each part, by term;
+    history: of the networks."""
     shares, notes, scores = dict[str, list[float]](), list[Note](), dict[str, dict[str, float]]()
+    powers = dict[str, list[float]]()
     for name, first in offers[0].items():
         held = scored(parts, name, networks, [[one.model for one in mine[name]] for mine in offers])
         recipes = [one.recipe for one in first]
@@ -150,13 +154,18 @@ def chosen(
         known = held.values.clone()
         known[:, 0] -= optimism(history, name)
         best = best_shares(known, held.weight, held.groups, simplest)
-        shares[name] = best[1:].tolist()
-        notes.append(_words(name, recipes, best, held))
+        shares[name], together = best[1:].tolist(), held.mean(best)
+        pool = pooling.chosen(parts, name, networks, offers, best)
+        if pool is None:
+            notes.append(_words(name, recipes, best, held))
+        else:
+            powers[name], beside = pool.powers, pool.beside(simplest)
+            shares[name] = [beside if k == simplest else 0.0 for k in range(1, len(best))]
+            together = pool.mean(simplest, beside)
+            notes.append(_pooled_words(name, recipes, pool.powers, held, best, together))
         alone = [held.mean(one) for one in torch.eye(len(best), dtype=torch.float64)]
-        scores[name] = _named(
-            [TOGETHER, "network", *(type(one).__name__ for one in recipes)], [held.mean(best), *alone]
-        )
-    return shares, notes, scores
+        scores[name] = _named([TOGETHER, "network", *(type(one).__name__ for one in recipes)], [together, *alone])
+    return shares, powers, notes, scores
 
 
 def _named(kinds: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
@@ -166,6 +175,17 @@ def _named(kinds: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
         if np.isfinite(x):
             found[kind] = max(x, found.get(kind, x))
     return found
+
+
+def _pooled_words(
+    name: str, recipes: Sequence[Recipe], powers: Sequence[float], held: Held, shares: Tensor, together: float
+) -> Note:
+    kinds = ["the network", *(type(recipe).__name__ for recipe in recipes)]
+    parts = ", ".join(f"{kind} {power:.2f}" for kind, power in zip(kinds, powers, strict=True))
+    words = f"Powers in the pool of {name!r}: {parts} (log-likelihood per held-out target: networks alone "
+    words += f"{held.mean(torch.eye(len(shares), dtype=torch.float64)[0]):.4f}, as a mixture {held.mean(shares):.4f}, "
+    words += f"pooled {together:.4f}); {option('companions', None)} is the network alone."
+    return Note("companions", words, option="companions")
 
 
 def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> Note:

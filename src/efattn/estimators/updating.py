@@ -81,7 +81,8 @@ def update(
     beside = growing.beside(before.companions, models[0])
     taken = estimator._take(blueprint.noted(*notes), *trained, companions=beside).fitted_
     known = None if before.seen is None else np.union1d(before.seen, seen_by(groups, blueprint.held))
-    estimator.fitted_ = replace(taken, seen=known, lengths=length_counts(groups.lengths, before.lengths))
+    known_lengths = length_counts(groups.lengths, before.lengths)
+    estimator.fitted_ = replace(taken, seen=known, lengths=known_lengths, powers=before.powers)
 
 
 def _schema(before: Fitted, source: Table, item_features: Any) -> Schema:

@@ -177,7 +177,7 @@ def _turns(parts: Sequence[Part], blank: Tensor, generator: torch.Generator) -> 
 
 def _here(parts: Sequence[Part]) -> list[Conditionals]:
     """The models that run where batches are."""
-    return [part.model for part in parts if str(part.device) == "cpu"]
+    return [one.model for part in parts for one in part.inside if str(one.device) == "cpu"]
 
 
 def _all_scored(batch: Batch) -> Batch:

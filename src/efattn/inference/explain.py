@@ -22,7 +22,7 @@ from efattn.data.groups import Observations
 from efattn.errors import DataError, named, option
 from efattn.families import ExponentialFamily, Product
 from efattn.inference import frames, mixture
-from efattn.inference.fitted import Fitted, Part, batch_tokens
+from efattn.inference.fitted import Fitted, Part, batch_tokens, models_of
 from efattn.inference.predict import in_units
 from efattn.inference.recommend import soon
 from efattn.inference.tables import Tell, announce, encoded
@@ -174,7 +174,7 @@ class Answers:
     @torch.no_grad()
     def attention(self) -> Any:
         """(context,), null where nothing attends."""
-        terms = [getattr(part.model, "network", part.model) for part in self.parts]
+        terms = [getattr(model, "network", model) for model in models_of(self.parts)]
         networks = [term for term in terms if isinstance(term, Term)]
         if not networks or not len(self.copies.context):
             return [None] * len(self.copies.context)

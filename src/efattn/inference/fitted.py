@@ -2,11 +2,13 @@
 
     p(y) = sum_k s_k p_k(y)          over the members (networks of an ensemble) and the companions (simple models)
 
+Of items, all of them may be pooled (pool.py): the pool then stands in the networks' place.
+
 Everything a model is asked is a function of this value: one small file a verb.
 """
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from numbers import Integral
 from typing import Any, NamedTuple, final
@@ -20,6 +22,7 @@ from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
 from efattn.inference.calibration import Calibration
 from efattn.inference.devices import on, resolved
+from efattn.inference.pool import Pool
 from efattn.models import Conditionals, Model, Scores, Term
 from efattn.network import Context
 from efattn.simple import Recipe
@@ -31,13 +34,15 @@ TOKENS = 16_384
 class Companion(NamedTuple):
     """A simple model that predicts together with the networks, and its share of the mixture; new: its share where a
     row's item was never seen, None for the same; holes: parts of the values that a row may see which are missing, from
-    few to many and the same for all companions of a term, each with its share there; empty for the same."""
+    few to many and the same for all companions of a term, each with its share there; empty for the same; power: in the
+    pool of its term, if that has one."""
 
     recipe: Recipe
     model: Conditionals
     share: float
     new: float | None = None
     holes: tuple[tuple[float, float], ...] = ()
+    power: float = 0.0
 
 
 class Part(NamedTuple):
@@ -56,6 +61,11 @@ class Part(NamedTuple):
         """Whether it has a share anywhere."""
         return bool(self.share or self.new or any(share for _, share in self.holes))
 
+    @property
+    def inside(self) -> "tuple[Part, ...]":
+        """Of a pool what it is of; else itself."""
+        return self.model.parts if isinstance(self.model, Pool) else (self,)
+
     def outputs(self, batch: Batch, slots: Tensor | None = None) -> Tensor:
         """f (batch, target, size)"""
         with enough_memory(batch):
@@ -65,6 +75,9 @@ class Part(NamedTuple):
     def item_outputs(self, batch: Batch, slots: Tensor, chosen: Tensor, most: int) -> Iterator[Tensor]:
         """f (row, size) of the chosen targets of an item term, at most so many rows at a time, where it runs."""
         with enough_memory(batch):
+            if isinstance(self.model, Pool):
+                yield from self.model.item_outputs(batch, slots, chosen, most)
+                return
             model = on(self.model, self.device)
             logits = model.logits(batch.to(self.device), slots.to(self.device), chosen.to(self.device))
             if logits is None:
@@ -90,7 +103,7 @@ class Fitted:
     None in older files; calibration: by value column, of quantiles and intervals; wide: how a wide table is laid out
     that it was fitted to, whose long form is what the schema describes; held_out: by term, log scores per held-out
     target in the table's units, of all together, the network and each simple model; device: where networks answer, auto
-    for where they would be trained."""
+    for where they would be trained; powers: by term, of the networks in its pool with the companions, if it has one."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -114,6 +127,7 @@ class Fitted:
     wide: Wide | None = None
     held_out: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     device: torch.device | str = "auto"
+    powers: Mapping[str, float] = field(default_factory=dict)
 
     @property
     def where(self) -> torch.device:
@@ -167,7 +181,11 @@ class Fitted:
             for several in zip(*(one.holes for one in companions), strict=True)
         )
         networks = [Part(model[name], left, self.where, new, items, holes) for model in self.members]
-        return (*networks, *(Part(one.model, one.share, "cpu", one.new, items, one.holes) for one in companions))
+        beside = [Part(one.model, one.share, "cpu", one.new, items, one.holes) for one in companions]
+        if name not in self.powers or not companions:
+            return (*networks, *beside)
+        powers = [self.powers[name] / members] * members + [one.power for one in companions]
+        return (Part(Pool([*networks, *beside], powers), left * members), *(part for part in beside if part.share))
 
     def parts_of(self, kind: str, verb: str, member: int | None = None) -> tuple[Part, ...]:
         """The same of the item or the value term."""
@@ -193,6 +211,11 @@ class Fitted:
     def to(self, device: torch.device | str) -> "Fitted":
         """The same with its networks answering on another device."""
         return replace(self, device=device)
+
+
+def models_of(parts: Iterable[Part]) -> list[Conditionals]:
+    """Those that parts are made of, where some are pools."""
+    return [one.model for part in parts for one in part.inside]
 
 
 def batch_tokens(term: Conditionals) -> int:

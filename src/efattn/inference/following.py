@@ -18,6 +18,7 @@ from efattn.inference import mixture
 from efattn.inference.allowed import allowed, check_at_least
 from efattn.inference.diversity import check_diversity, directions
 from efattn.inference.fitted import Fitted, Part
+from efattn.inference.pool import Pool
 from efattn.inference.recommend import Lists, check_count, ranked, soon
 from efattn.inference.tables import Tell, announce, encoded
 from efattn.models import Term
@@ -32,7 +33,8 @@ class Following:
         self.fitted, self.tell = fitted, tell
         self.parts = fitted.parts_of("item", "be followed")
         self.batch: Batch | None = None
-        self.kept = [_kept(part) for part in self.parts]
+        self.inner = [one for part in self.parts for one in part.inside]
+        self.kept = [_kept(part) for part in self.inner]
         if table is not None and len(table):
             self.add(table)
 
@@ -56,7 +58,7 @@ class Following:
             _refuse_repeats(whole, self.fitted)
         first = len(self)
         self.batch = whole
-        for part, kept in zip(self.parts, self.kept, strict=True):
+        for part, kept in zip(self.inner, self.kept, strict=True):
             if kept is not None and isinstance(part.model, Term):
                 here = whole.to(part.device)
                 content, _ = part.model.embed(_rows(here, first))
@@ -99,8 +101,10 @@ class Following:
                 more["attributes"] = before.attributes[:, -1:]
             longer = before.with_one_more(item=term.family.size, **more)
         slots = torch.full((1, 1), longer.length - 1)
-        each = zip(self.parts, self.kept, strict=True)
+        each = zip(self.inner, self.kept, strict=True)
         outputs = {id(part.model): self._one(part, kept, longer, slots) for part, kept in each}
+        pools = (part.model for part in self.parts if isinstance(part.model, Pool))
+        outputs |= {id(pool): pool.joined(outputs[id(one.model)] for one in pool.parts) for pool in pools}
         return lambda part: outputs[id(part.model)]
 
     def _one(self, part: Part, kept: Kept | None, longer: Batch, slots: Tensor) -> Tensor:

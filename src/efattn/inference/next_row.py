@@ -16,7 +16,7 @@ from efattn.data import Groups, Table
 from efattn.data.columns import moments
 from efattn.data.reading import Reading
 from efattn.errors import DataError, Note, named, option
-from efattn.inference.fitted import Fitted, Part
+from efattn.inference.fitted import Fitted, Part, models_of
 from efattn.models import Conditionals, Term
 from efattn.simple.additive_logit import AdditiveItems
 
@@ -70,7 +70,7 @@ class NextRow:
         if not schema.roles.of("attributes"):
             return None
         if groups is None or groups.every.attributes is None:
-            rows = usual_attributes([part.model for part in self.parts], len(schema.attribute_columns))[None]
+            rows = usual_attributes(models_of(self.parts), len(schema.attribute_columns))[None]
         else:
             rows = groups.every.attributes[groups.offsets[1:] - 1].copy()
         for name, entry in (self.attributes or {}).items():

@@ -16,7 +16,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups
 from efattn.data.batches import ranges
 from efattn.inference import mixture
-from efattn.inference.fitted import Fitted, Part, batch_tokens
+from efattn.inference.fitted import Fitted, Part, batch_tokens, models_of
 from efattn.models import Conditionals
 
 SMALLEST = 2.0**-149  # a probability in single precision
@@ -148,7 +148,7 @@ def _batches(
 
 def _together(parts: Sequence[Part]) -> int:
     """Rows whose outputs may be formed at once: of a model that gives them only whole, not too many."""
-    whole = any(type(part.model).raw_logits is Conditionals.raw_logits for part in parts)
+    whole = any(type(model).raw_logits is Conditionals.raw_logits for model in models_of(parts))
     return mixture.CELLS // parts[0].model.family.size if whole else 2**62
 
 

@@ -19,7 +19,7 @@ from efattn.data import Batch
 from efattn.errors import DataError
 from efattn.families import Product
 from efattn.inference import frames, mixture
-from efattn.inference.fitted import Fitted, Part
+from efattn.inference.fitted import Fitted, Part, models_of
 from efattn.inference.next_row import usual_attributes
 from efattn.inference.recommend import check_count, soon
 
@@ -141,6 +141,6 @@ def _rows(fitted: Fitted, parts: Sequence[Part], *items: Tensor, value: Tensor |
             fields["value"][:, 0], fields["observed"][:, 0] = value.float(), True
     size = len(fitted.schema.attribute_names)
     if size:
-        usual = torch.as_tensor(usual_attributes([part.model for part in parts], size), dtype=torch.float32)
+        usual = torch.as_tensor(usual_attributes(models_of(parts), size), dtype=torch.float32)
         fields["attributes"] = usual.expand(groups, length, -1)
     return Batch(length=length, exists=there, target=there, **fields)

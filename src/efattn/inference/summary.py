@@ -64,7 +64,10 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
     size = f"; {count:,} parameters{' each' if several > 1 else ''}" if count else ""
     lines = [f"Term {name!r}: {what}{ruled_out}{size}."]
     companions = fitted.companions.get(name, ())
-    if companions:
+    if companions and name in fitted.powers:
+        told = ", ".join(f"{type(one.recipe).__name__} {one.power:.2f}" for one in companions)
+        lines.append(f"  Powers in a pool with the companions: the network {fitted.powers[name]:.2f}, {told}.")
+    elif companions:
         told = ", ".join(f"{type(one.recipe).__name__} {one.share:.0%}" for one in companions)
         left = 1 - sum(one.share for one in companions)
         simple = " Most of it is a simple model." if max(one.share for one in companions) > 0.5 else ""
@@ -125,6 +128,7 @@ def as_data(fitted: Fitted) -> dict[str, Any]:
             "support": term.support,
             "companions": [
                 {**one.recipe.to_json(), "share": one.share, "new_share": one.new, "hole_shares": one.holes}
+                | ({"power": one.power} if name in fitted.powers else {})
                 for one in companions
             ],
             "units": fitted.units.get(name, 0.0),

@@ -1,0 +1,211 @@
+"""Powers of a log-linear pool of networks and companions (inference/pool.py), by groups that none was fitted to.
+
+    a = argmax  sum_i w_i log p_a(y_i)  -  F/2 |a - s|^2,       p_a(y) ~ prod_k p_k(y)^(a_k),  s the mixture's shares
+
+It is concave in a few numbers, so that Newton's steps find the best. Half of the held-out groups is scored by powers of
+the other half: where that beats the mixture by more than its standard error, the term is pooled. Of a large catalogue
+some targets decide, as many as fit into memory with the probabilities of all items.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from efattn.data import Groups
+from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.companions import Offer
+from efattn.inference import Part
+from efattn.inference.pool import log_probs
+from efattn.models import Conditionals, Model
+from efattn.simple.base import TOKENS
+
+MANY, LEAST = 300, 40  # items, beyond which a term may be pooled, and groups that decide
+CELLS = 2**24  # targets times items
+FEW, STEPS = 5.0, 50  # what draws powers to the shares, as so many targets; steps of Newton
+ROUNDS = 100  # of expectation and maximisation
+BLOCK = 2**20  # numbers that are worked on at a time
+
+
+class Known(NamedTuple):
+    """Of some held-out targets: logs, of each part the log-probabilities (target, item); out, what is ruled out; item,
+    weight, group (target,)."""
+
+    logs: list[Tensor]
+    out: Tensor
+    item: Tensor
+    weight: Tensor
+    group: Tensor
+
+    def some(self, rows: Tensor) -> "Known":
+        return Known([x[rows] for x in self.logs], *(x[rows] for x in self[1:]))
+
+    def of_items(self) -> Tensor:
+        """(target, part): what each part says of the item that came."""
+        return torch.stack([x.gather(1, self.item[:, None])[:, 0] for x in self.logs], 1).double()
+
+
+class Pooled(NamedTuple):
+    """powers: of the networks and of each companion; values, weight (target,): log scores by powers of other groups;
+    parts (target, part): those of each part alone."""
+
+    powers: list[float]
+    values: Tensor
+    weight: Tensor
+    parts: Tensor
+    groups: int
+
+    def beside(self, simplest: int | None) -> float:
+        """The share that the simplest part has beside the pool: what one target in favour of it would give, at least,
+        and what held-out targets ask for."""
+        if simplest is None:
+            return 0.0
+        share, count = 0.5, float(self.weight.sum())
+        one = count / max(len(self.weight), 1)
+        for _ in range(ROUNDS):
+            mine = torch.sigmoid(self.parts[:, simplest] - self.values + math.log(share / (1 - share)))
+            share = float((self.weight @ mine + one) / (count + 2 * one))
+        return share
+
+    def mean(self, simplest: int | None, share: float) -> float:
+        """Per target, of the pool with that share beside it."""
+        values = self.values
+        if simplest is not None and share:
+            values = torch.logaddexp(values + math.log1p(-share), self.parts[:, simplest] + math.log(share))
+        return float(values @ self.weight / self.weight.sum())
+
+
+@torch.no_grad()
+def chosen(
+    parts: Sequence[Blueprint],
+    name: str,
+    networks: Sequence[Sequence[Model]],
+    offers: Sequence[Mapping[str, Sequence[Offer]]],
+    shares: Tensor,
+) -> Pooled | None:
+    """Of one term, where a pool is better than the mixture with these shares; None where it is not."""
+    if not networks[0] or not networks[0][0][name].of_items or parts[0].items <= MANY or not offers[0][name]:
+        return None
+    cells = CELLS // len(parts)
+    each = zip(parts, networks, offers, strict=True)
+    tables = [_known(part, [model[name] for model in mine], some[name], cells) for part, mine, some in each]
+    known = _together([one for one in tables if one is not None])
+    if known is None or len(known.group.unique()) < LEAST:
+        return None
+    half = known.group.unique(return_inverse=True)[1] % 2 == 0
+    values = torch.zeros(len(half), dtype=torch.float64)
+    for rows in (half, ~half):
+        values[rows] = scored(known.some(rows), powers(known.some(~rows), shares))
+    alone = known.of_items()
+    linear = (alone + shares.clamp_min(1e-300).log()).logsumexp(1)
+    gain = torch.zeros(int(known.group.max()) + 1, dtype=torch.float64)
+    gain.index_add_(0, known.group, (values - linear) * known.weight)
+    if not float(gain.sum()) > float(gain.square().sum().sqrt()):
+        return None
+    return Pooled(powers(known, shares).tolist(), values, known.weight, alone, len(known.group.unique()))
+
+
+def powers(known: Known, near: Tensor) -> Tensor:
+    """(part,): the best, drawn to `near`."""
+    a = near.double().clone()
+    best = float(scored(known, a) @ known.weight) - _penalty(a, near)
+    for _ in range(STEPS):
+        slope, curve = _derivatives(known, a)
+        slope, curve = slope - FEW * (a - near), curve + FEW * torch.eye(len(a), dtype=torch.float64)
+        step, size, moved = torch.linalg.solve(curve, slope), 1.0, False
+        while size > 1e-3 and not moved:
+            now = float(scored(known, a + size * step) @ known.weight) - _penalty(a + size * step, near)
+            moved = now > best
+            size = size if moved else size / 2
+        if not moved:
+            break
+        a, gained, best = a + size * step, now - best, now
+        if gained < 1e-6 * float(known.weight.sum()):
+            break
+    return a
+
+
+def _penalty(a: Tensor, near: Tensor) -> float:
+    return FEW / 2 * float((a - near).square().sum())
+
+
+def scored(known: Known, a: Tensor) -> Tensor:
+    """(target,): log p of the item that came."""
+    found = []
+    for some in _blocks(known):
+        f = _pooled(some, a)
+        found.append((f.gather(1, some.item[:, None])[:, 0] - f.logsumexp(1)).double())
+    return torch.cat(found)
+
+
+def _pooled(known: Known, a: Tensor) -> Tensor:
+    f = sum((power * x for power, x in zip(a.tolist(), known.logs, strict=True)), start=torch.zeros(()))
+    return f.masked_fill(known.out, -torch.inf)
+
+
+def _derivatives(known: Known, a: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the sum of log scores: slope (part,), and the negative of its curvature (part, part), which is the sum of the
+    covariances of log-probabilities under the pool."""
+    slope, curve = torch.zeros(len(a), dtype=torch.float64), torch.zeros(len(a), len(a), dtype=torch.float64)
+    for some in _blocks(known):
+        p = _pooled(some, a).softmax(1)
+        logs = torch.stack(some.logs, 1)  # (target, part, item)
+        mean = (logs * p[:, None]).sum(-1)
+        apart = logs - mean[..., None]
+        slope += (some.of_items() - mean.double()).mT @ some.weight
+        covariance = (apart * p[:, None]) @ apart.mT
+        curve += torch.einsum("ikl,i->kl", covariance.double(), some.weight)
+    return slope, curve
+
+
+def _blocks(known: Known) -> list[Known]:
+    rows = max(BLOCK // max(known.out.shape[1], 1), 1)
+    return [known.some(slice(k, k + rows)) for k in range(0, len(known.item), rows)]  # type: ignore[arg-type]
+
+
+def _known(part: Blueprint, terms: Sequence[Conditionals], offers: Sequence[Offer], cells: int) -> Known | None:
+    """Of some groups held out of one part of the table."""
+    if part.held is None or not len(part.held):
+        return None
+    held, term = _some(part.held, cells // part.items), terms[0]
+    networks, beside = [Part(one, 1.0) for one in terms], [Part(one.model, 1.0) for one in offers]
+    tables = list[Known]()
+    group = np.zeros(int(held.rows.max(initial=0)) + 1, np.int64)
+    group[held.rows] = np.repeat(held.numbers, held.lengths)
+    for batch in held.batches(min(TOKENS, max(cells // part.items, 256)), context=term.context):
+        there = term.targets(batch)
+        if not there.any():
+            continue
+        assert batch.item is not None
+        assert batch.rows is not None
+        slots = torch.arange(batch.length).expand(len(there), -1)
+        found = [log_probs(torch.cat([x.cpu() for x in one.item_outputs(batch, slots, there, 2**62)]))
+                 for one in (*networks, *beside)]  # fmt: skip
+        logs = [x.float() for x, _ in found]
+        mean = torch.stack(logs[: len(terms)]).mean(0)
+        out = torch.stack([gone for _, gone in found]).all(0)
+        weight = torch.ones(len(mean)) if batch.weight is None else batch.weight[there]
+        item, of = batch.item[:, : batch.length][there], torch.as_tensor(group)[batch.rows[:, : batch.length][there]]
+        tables.append(Known([mean, *logs[len(terms) :]], out, item, weight.double(), of))
+    return _together(tables)
+
+
+def _some(held: Groups, targets: int) -> Groups:
+    """Groups with about so many targets, drawn at random."""
+    order = np.random.default_rng(0).permutation(len(held))
+    scored_ = np.ones(held.count) if held.target is None else held.target
+    each = np.add.reduceat(scored_, held.offsets[:-1])[order] if len(held) else np.zeros(0)
+    kept = max(int(np.searchsorted(np.cumsum(each), targets, "right")), 1)
+    return held if kept >= len(held) else held.subset(np.sort(order[:kept]))
+
+
+def _together(tables: Sequence[Known]) -> Known | None:
+    if not tables:
+        return None
+    logs = [torch.cat(columns) for columns in zip(*(one.logs for one in tables), strict=True)]
+    out, item = torch.cat([one.out for one in tables]), torch.cat([one.item for one in tables])
+    weight, group = torch.cat([one.weight for one in tables]), torch.cat([one.group for one in tables])
+    return Known(logs, out, item, weight, group)
