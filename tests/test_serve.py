@@ -413,7 +413,7 @@ def test_the_requests_of_the_documentation_work():
     served = application({"weather": efa(terms="value", family="gaussian").fit(frame.head(40), **roles).fitted_})
     page = (Path(__file__).parent.parent / "docs" / "serving.md").read_text()
     asked = [block for block in re.findall(r"```bash\n(.*?)```", page, re.S) if block.startswith("curl")]
-    assert len(asked) == 3
+    assert len(asked) == 4
     for block in asked:
         words = shlex.split(block)
         answer = ask(served, ("POST", words[1].split(":8765")[1], json.loads(words[-1])))
