@@ -65,7 +65,7 @@ def numbers(
             "Turn them into numbers first, for instance days since a start" if s.dtype.is_temporal() else "Convert it"
         )
         raise DataError(
-            f"The role {role} needs numbers; column {s.name!r} holds {what(s, first)}. {hint}.", column=s.name
+            f"The role {role} needs numbers; column {s.name!r} holds {in_words(s, first)}. {hint}.", column=s.name
         )
     y: np.ndarray = s.cast(pl.Float64).to_numpy(writable=True)
     y += 0.0  # -0 is 0
@@ -103,7 +103,7 @@ def ranks(column: "pl.Series", role: str, notes: Notes, *, first: int = 0) -> np
         return s.to_physical().cast(pl.Int64).to_numpy()
     if not (s.dtype.is_numeric() or s.dtype in (pl.Boolean, pl.Null)):
         raise DataError(
-            f"The role {role} needs numbers or dates; column {s.name!r} holds {what(s, first)}. Convert it.",
+            f"The role {role} needs numbers or dates; column {s.name!r} holds {in_words(s, first)}. Convert it.",
             column=s.name,
         )
     whole = s.cast(pl.Int64, strict=False) if not s.dtype.is_float() else None
@@ -123,7 +123,8 @@ def moments(column: "pl.Series", role: str, notes: Notes, *, first: int = 0) -> 
         return s.cast(pl.Datetime("us")).to_physical().to_numpy(), "instant"
     if not s.dtype.is_numeric() and s.dtype != pl.Null:
         raise DataError(
-            f"The role {role} needs numbers, dates or datetimes; column {s.name!r} holds {what(s, first)}. Convert it.",
+            f"The role {role} needs numbers, dates or datetimes; column {s.name!r} holds {in_words(s, first)}. "
+            "Convert it.",
             column=s.name,
         )
     time = ranks(s, role, notes, first=first)
@@ -172,7 +173,7 @@ def plain(s: "pl.Series") -> "pl.Series":
     return s.fill_nan(None) if s.dtype.is_float() else s
 
 
-def what(s: "pl.Series", first: int = 0) -> str:
+def in_words(s: "pl.Series", first: int = 0) -> str:
     """'text, such as 'high' at row 3', for the first entry that is not null."""
     import polars as pl
 
