@@ -94,6 +94,8 @@ def check_model(path: Path) -> None:
     """A ModelFileError for what is no model of ours."""
     from efattn import storage
 
+    if path.suffix in (".csv", ".tsv", ".parquet") and path.is_file():
+        raise DataError(f"{str(path)!r} is a table where a model is expected: MODEL comes first, then TABLE.")
     storage.about(path, "model")
 
 

@@ -273,9 +273,10 @@ def _numbers_from_text(s: "pl.Series", role: str, notes: Notes, absent: Sequence
     else:
         mark = option("missing", s[row])
         remedy = f"Convert the column, or pass {mark} if that marks a missing value."
+    more = f" (and {count - 1:,} more)" if count > 1 else ""
     raise DataError(
-        f"The role {role} needs numbers; column {s.name!r} has the text {_show(s[row])} at row {first + row} "
-        f"(and {count - 1} more). {remedy}",
+        f"The role {role} needs numbers; column {s.name!r} has the text {_show(s[row])} at row {first + row}{more}. "
+        f"{remedy}",
         column=s.name,
         row=first + row,
     )
@@ -321,7 +322,9 @@ def _read_text(s: "pl.Series", role: str, notes: Notes, first: int) -> "pl.Serie
         said = f"Column {s.name!r} holds numbers as text; read as numbers."
         notes.append(Note("numbers as text", said, column=s.name))
         return number.alias(s.name)
-    row = int((text.is_not_null() & number.is_null()).arg_true()[0])
+    readings = [number, *(text.str.to_datetime(form, time_unit="us", strict=False) for form in _ISO)]
+    nearest = min(readings, key=lambda read: read.null_count())  # of dates, the first that is written otherwise
+    row = int((text.is_not_null() & nearest.is_null()).arg_true()[0])
     raise DataError(
         f"The role {role} needs numbers or dates; column {s.name!r} has the text {_show(s[row])} at row {first + row}. "
         "Text is read as dates only in the form 2024-12-31 (with or without 23:59:59), the same in every row: "
