@@ -10,7 +10,7 @@ import torch
 import efattn
 from efattn import EFA, Training
 from efattn.data import Roles, Schema
-from efattn.data.new_items import in_table_units, schema_without, some_items, strange, tells_items, without
+from efattn.data.new_items import as_if_unknown, in_table_units, schema_without, some_items, tells_items, without_items
 from efattn.estimators import new_items
 from efattn.estimators.preparing import prepare
 from efattn.inference import mixture
@@ -70,12 +70,12 @@ def test_each_number_leaves_out_other_items():
 def test_strange_items_are_unknown_and_the_only_targets():
     schema, groups = encoded(fields())
     items = some_items(16, 0.2)
-    made = strange(groups.subset(np.arange(5)), items)
+    made = as_if_unknown(groups.subset(np.arange(5)), items)
     assert len(made) == 5
     np.testing.assert_array_equal(made.target, made.item == 16)
     np.testing.assert_array_equal(made.value, groups.subset(np.arange(5)).value)
     assert schema.vocabulary.unknown == 16
-    alone = strange(groups, np.zeros(16, bool))
+    alone = as_if_unknown(groups, np.zeros(16, bool))
     assert not len(alone)
 
 
@@ -84,7 +84,7 @@ def test_without_items_the_others_are_what_they_were(kept):
     frame = fields().with_columns(time=pl.col("day"))
     schema, groups = encoded(frame, ROLES | {"time": "time"}, lags=1)
     items = some_items(16, 0.2)
-    less, smaller = without(groups, items, kept=kept), schema_without(schema, items)
+    less, smaller = without_items(groups, items, kept=kept), schema_without(schema, items)
     assert len(less.vocabulary) == len(smaller.vocabulary) == 13
     names = [groups.vocabulary.name(i) for i in groups.item]
     stays = ~items[groups.item] | kept
@@ -102,7 +102,7 @@ def test_a_group_of_left_out_items_alone_is_gone_and_may_have_been_a_yesterday()
     frame = frame.with_columns(time=pl.col("day"))
     roles = {"group": "day", "item": "place", "value": "y", "time": "time"}
     _, groups = encoded(frame, roles, lags=1)
-    less = without(groups, np.array([True, False]))
+    less = without_items(groups, np.array([True, False]))
     assert less.lengths.tolist() == [1, 1]
     batches = list(less.batches(100))
     assert sum(int(batch.exists.sum()) for batch in batches) == 3  # two days, one of which has a day before

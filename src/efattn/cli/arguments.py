@@ -158,7 +158,7 @@ def entries(words: list[str] | None) -> dict[str, str] | None:
     return dict(word.split("=", 1) for word in words)
 
 
-def numbers(name: str, words: list[str] | None) -> list[float]:
+def probabilities(name: str, words: list[str] | None) -> list[float]:
     """Of an option that takes probabilities, several times or with commas: 0.1,0.5."""
     found = []
     for word in ",".join(words or ()).split(",") if words else ():

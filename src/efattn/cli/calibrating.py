@@ -34,7 +34,7 @@ def calibrate(
     Groups that were there when it was fitted are refused. Means, densities and scores stay as they are."""
     output.check_output(output_, force)
     output.check_apart(output_, "The model", table)
-    fitted = tables.both(model, table, layout)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
     from efattn.estimators import saving

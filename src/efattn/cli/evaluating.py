@@ -106,7 +106,7 @@ def evaluate(
         out.check_apart(path, "A result", model, table, *(one for one in (output, items, plot) if one is not path))
     if any(length < 1 for length in k or ()):
         raise DataError(f"{flag('k')} is the length of a list, a whole number >= 1; found {k}.", option="k")
-    fitted = tables.both(model, table, layout)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
 
@@ -211,7 +211,7 @@ def split(
     for path in paths.values():
         out.check_output(path, force, out.FORMATS)
         out.check_apart(path, "A part", table)
-    tables.look(table, layout)
+    tables.check_table(table, layout)
 
     from efattn.data import split as parts
 

@@ -142,7 +142,7 @@ def _fit(asked: dict[str, Any], first: bool) -> None:
 
     def planned(blueprint: "Blueprint") -> None:
         told.append(blueprint)
-        describe(understood(blueprint), asked["table"])
+        describe(understood(blueprint), asked["table"], asked["wide"])
 
     _clear(checkpoint if first and asked["force"] and not resume else None)
     (estimator.fit_wide if asked["wide"] else estimator.fit)(
@@ -333,7 +333,7 @@ def _validation(word: str | None, layout: dict[str, Any]) -> Any:
     try:
         return int(word) if word.isdecimal() else float(word)
     except ValueError:
-        return tables.read(word, layout)
+        return word if word.isidentifier() and not Path(word).exists() else tables.read(word, layout)
 
 
 def _code(word: str) -> float | str:

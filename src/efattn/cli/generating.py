@@ -69,7 +69,7 @@ def sample(
 
     Attributes are not drawn: give the rows of such a model, with nulls for what is to be drawn."""
     answer.check(given, model)
-    fitted = tables.load(model) if given is None else tables.both(model, given, layout)
+    fitted = tables.load(model) if given is None else tables.load_for(model, given, layout)
 
     from efattn import inference
 
@@ -99,7 +99,7 @@ def forecast(
 
     Values in between are drawn, so that intervals widen with each step."""
     answer.check(table, model)
-    fitted = tables.both(model, table, layout)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
 
@@ -127,8 +127,8 @@ def where_next(
 
     Those first whose measurement would lower the expected variance of the other candidates most."""
     answer.check(table, candidates, model)
-    fitted = tables.both(model, table, layout)
-    tables.look(candidates, layout)
+    fitted = tables.load_for(model, table, layout)
+    tables.check_table(candidates, layout)
 
     from efattn import inference
 

@@ -35,7 +35,7 @@ def impute(
     most probable. <value>_sd, _lower and _upper stand beside. With --draws m, m completed tables one below the other,
     numbered in a column draw."""
     answer.check(table, model)
-    fitted = tables.both(model, table, layout)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
     from efattn.inference import frames

@@ -31,7 +31,7 @@ def joint(
     One line per group: log_density, and for each term its own, mean and standard deviation over orders. Rows that are
     context only are given."""
     answer.check(table, model)
-    fitted = tables.both(model, table, layout)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
 

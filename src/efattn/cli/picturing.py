@@ -60,7 +60,7 @@ def report(
     attention, items and notes, with pictures; no script and no network, light and dark, on paper too."""
     out.check_output(output, force, (".html",))
     out.check_apart(output, "The page", model, table)
-    fitted = tables.load(model) if table is None else tables.both(model, table, layout)
+    fitted = tables.load(model) if table is None else tables.load_for(model, table, layout)
 
     from efattn import reporting
 

@@ -30,22 +30,24 @@ def report(estimator: Any, blueprint: "Blueprint", path: Path, compare: bool, as
 
         name = type(estimator).__name__
         tell("\nHeld-out log-likelihood per target, in nats: the higher, the better.\n")
-        heads = {"model": name, "network": "network alone", "latent": "latent factors", "marginal": "each item alone"}
+        alone = "each item alone" if blueprint.items else "no context"
+        heads = {"model": name, "network": "network alone", "latent": "latent factors", "marginal": alone}
         rows = {"term": list(comparison)} | {head: [s[k] for s in comparison.values()] for k, head in heads.items()}
         known = [head for head, column in rows.items() if any(x is not None for x in column)]
         output.show(pl.DataFrame(rows).select(known))
         tell()
         for term, scores in comparison.items():
-            tell(_sentence(name, term, scores))
+            tell(_sentence(name, term, scores, bool(blueprint.items)))
     tell(f"Wrote {path}. Next: efattn summary {path}")
 
 
-def _sentence(name: str, term: str, scores: dict[str, float | None]) -> str:
+def _sentence(name: str, term: str, scores: dict[str, float | None], items: bool = True) -> str:
     mine, others = scores["model"], {k: x for k in ("latent", "marginal") if (x := scores[k]) is not None}
     if mine is None or not others:
         return f"{term}: nothing held out could be scored."
     best = max(others, key=lambda k: others[k])
-    words = {"latent": "the latent factor model", "marginal": "each item's own distribution"}[best]
+    marginal = "each item's own distribution" if items else "one distribution for all rows"
+    words = {"latent": "the latent factor model", "marginal": marginal}[best]
     if abs(mine - others[best]) < LEVEL:
         return f"{term}: {name} and {words} are level."
     if mine > others[best]:
@@ -73,7 +75,7 @@ def understood(blueprint: "Blueprint") -> dict[str, Any]:
     why = {choice.columns[0]: choice.why or "as asked" for choice in blueprint.choices}
     for part, _, columns in blueprint.family.slices() if blueprint.family is not None else ():
         names = roles.of("value")[columns]
-        facts["families"][",".join(names)] = {"family": repr(part), "why": why.get(names[0])}
+        facts["families"][",".join(names)] = {"family": part.brief, "why": why.get(names[0])}
     absent = missing_values(groups)
     if absent is not None:
         facts["missing"] = {name: int(n) for name, n in zip(roles.of("value"), absent, strict=True)}
@@ -88,9 +90,25 @@ def conclude(estimator: Any) -> None:
             note(one)
 
 
-def describe(facts: dict[str, Any], source: str) -> None:
+def describe(facts: dict[str, Any], source: str, wide: bool = False) -> None:
     """The same in words, on standard error."""
-    lengths, name = facts["lengths"], "standard input" if source == "-" else source
+    name = "standard input" if source == "-" else source
+    if wide:
+        empty, rows = sum(facts["missing"].values()), counted(facts["groups"], "row")
+        columns = f"{counted(facts['items'], 'column')} to model"
+        say(f"{name}: {rows}, {columns}; {empty:,} of {facts['rows']:,} cells are empty.")
+    else:
+        _describe_long(facts, name)
+    what = "row" if wide else "group"
+    held = counted(facts["held_out_groups"], what)
+    held = f"each {what} once, in {facts['folds']} folds" if facts["folds"] else held
+    say(f"{'' if wide else 'Modelled: ' + ' and '.join(facts['terms']) + '. '}Held out: {held}.")
+    for one in facts["notes"]:
+        note(one)
+
+
+def _describe_long(facts: dict[str, Any], name: str) -> None:
+    lengths = facts["lengths"]
     by = f" ({', '.join(facts['group'])})" if facts["group"] else ""
     spread = f"{lengths['min']} to {lengths['max']} rows, median {lengths['median']:g}"
     say(f"{name}: {counted(facts['rows'], 'row')} in {counted(facts['groups'], 'group')}{by} of {spread}.")
@@ -100,11 +118,6 @@ def describe(facts: dict[str, Any], source: str) -> None:
         absent = sum(facts["missing"][name] for name in facts["missing"] if name in names.split(","))
         why = f", {family['why']}" if family["why"] else ""
         say(f"{names}: {family['family']}{why}; {counted(absent, 'value') if absent else 'no values'} missing.")
-    held = counted(facts["held_out_groups"], "group")
-    held = f"each group once, in {facts['folds']} folds" if facts["folds"] else held
-    say(f"Modelled: {' and '.join(facts['terms'])}. Held out: {held}.")
-    for one in facts["notes"]:
-        note(one)
 
 
 def _plain(facts: dict[str, Any]) -> dict[str, Any]:

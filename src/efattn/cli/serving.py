@@ -62,7 +62,7 @@ def serve(
     for path in models:
         tables.check_model(path)
     if table is not None:
-        tables.look(table, layout)
+        tables.check_table(table, layout)
     sock = prepared(host, port)
     fitted = {name: tables.load(path) for name, path in paths.items()}
     rows = {} if table is None else _examples(fitted, table, layout)

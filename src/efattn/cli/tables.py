@@ -47,7 +47,7 @@ def to_fit(asked: dict[str, Any], layout: dict[str, Any]) -> "Table | Stored":
     return Stored(_path(source), layout)
 
 
-def look(source: str, layout: dict[str, Any]) -> None:
+def check_table(source: str, layout: dict[str, Any]) -> None:
     """A DataError for a table that is not there, or whose first lines cannot be read. A pipe is left alone: it can be
     read only once."""
     from efattn.data import files
@@ -94,6 +94,8 @@ def check_model(path: Path) -> None:
     """A ModelFileError for what is no model of ours."""
     from efattn import storage
 
+    if path.suffix in (".csv", ".tsv", ".parquet") and path.is_file():
+        raise DataError(f"{str(path)!r} is a table where a model is expected: MODEL comes first, then TABLE.")
     storage.about(path, "model")
 
 
@@ -204,8 +206,8 @@ def _console() -> Any:
     return Console(stderr=True)
 
 
-def both(model: Path, table: str, layout: dict[str, Any]) -> Any:
+def load_for(model: Path, table: str, layout: dict[str, Any]) -> Any:
     """The fitted model, once model and table are found to be there."""
     check_model(model)
-    look(table, layout)
+    check_table(table, layout)
     return load(model)

@@ -48,7 +48,7 @@ def update(
     predicted better."""
     output.check_output(output_, force)
     output.check_apart(output_, "The model", table)
-    tables.look(table, layout)
+    tables.check_table(table, layout)
 
     import efattn
     from efattn.training import Training

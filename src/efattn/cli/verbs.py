@@ -61,7 +61,7 @@ def score(
 
     Each row is scored from its context. From the past that is the log-likelihood of the table; from the others of its
     group it is a leave-one-out log score, which compares models and is no likelihood."""
-    fitted = tables.both(model, table, layout)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
 
@@ -107,8 +107,8 @@ def predict(
     A table larger than --piece-size, a folder of files too, is read in pieces of whole groups, unless the model sees
     lags; where groups are scattered, they are brought together on disk first."""
     answer.check(table, model)
-    levels = arguments.numbers("quantiles", quantiles)
-    fitted = tables.both(model, table, layout)
+    levels = arguments.probabilities("quantiles", quantiles)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
 
@@ -168,7 +168,7 @@ def recommend(
 
     The next one (context past) or a missing one (others); without a table, the first one."""
     answer.check(table, model)
-    fitted = tables.load(model) if table is None else tables.both(model, table, layout)
+    fitted = tables.load(model) if table is None else tables.load_for(model, table, layout)
 
     from efattn import inference
 
@@ -223,7 +223,7 @@ def attention(
     The mean over layers and heads, in percent; with --json or -o, every layer and head in long form: layer, head,
     target, context, lag, weight."""
     answer.check(table, model)
-    fitted = tables.both(model, table, layout)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
 
@@ -269,7 +269,7 @@ def explain(
     again without it: the natural parameter (in the models' units) and the mean; of items the log odds and the
     probability."""
     answer.check(table, model)
-    fitted = tables.both(model, table, layout)
+    fitted = tables.load_for(model, table, layout)
 
     from efattn import inference
 

@@ -65,7 +65,7 @@ def numbers(
             "Turn them into numbers first, for instance days since a start" if s.dtype.is_temporal() else "Convert it"
         )
         raise DataError(
-            f"The role {role} needs numbers; column {s.name!r} holds {what(s, first)}. {hint}.", column=s.name
+            f"The role {role} needs numbers; column {s.name!r} holds {in_words(s, first)}. {hint}.", column=s.name
         )
     y: np.ndarray = s.cast(pl.Float64).to_numpy(writable=True)
     y += 0.0  # -0 is 0
@@ -103,7 +103,7 @@ def ranks(column: "pl.Series", role: str, notes: Notes, *, first: int = 0) -> np
         return s.to_physical().cast(pl.Int64).to_numpy()
     if not (s.dtype.is_numeric() or s.dtype in (pl.Boolean, pl.Null)):
         raise DataError(
-            f"The role {role} needs numbers or dates; column {s.name!r} holds {what(s, first)}. Convert it.",
+            f"The role {role} needs numbers or dates; column {s.name!r} holds {in_words(s, first)}. Convert it.",
             column=s.name,
         )
     whole = s.cast(pl.Int64, strict=False) if not s.dtype.is_float() else None
@@ -123,7 +123,8 @@ def moments(column: "pl.Series", role: str, notes: Notes, *, first: int = 0) -> 
         return s.cast(pl.Datetime("us")).to_physical().to_numpy(), "instant"
     if not s.dtype.is_numeric() and s.dtype != pl.Null:
         raise DataError(
-            f"The role {role} needs numbers, dates or datetimes; column {s.name!r} holds {what(s, first)}. Convert it.",
+            f"The role {role} needs numbers, dates or datetimes; column {s.name!r} holds {in_words(s, first)}. "
+            "Convert it.",
             column=s.name,
         )
     time = ranks(s, role, notes, first=first)
@@ -172,7 +173,7 @@ def plain(s: "pl.Series") -> "pl.Series":
     return s.fill_nan(None) if s.dtype.is_float() else s
 
 
-def what(s: "pl.Series", first: int = 0) -> str:
+def in_words(s: "pl.Series", first: int = 0) -> str:
     """'text, such as 'high' at row 3', for the first entry that is not null."""
     import polars as pl
 
@@ -272,9 +273,10 @@ def _numbers_from_text(s: "pl.Series", role: str, notes: Notes, absent: Sequence
     else:
         mark = option("missing", s[row])
         remedy = f"Convert the column, or pass {mark} if that marks a missing value."
+    more = f" (and {count - 1:,} more)" if count > 1 else ""
     raise DataError(
-        f"The role {role} needs numbers; column {s.name!r} has the text {_show(s[row])} at row {first + row} "
-        f"(and {count - 1} more). {remedy}",
+        f"The role {role} needs numbers; column {s.name!r} has the text {_show(s[row])} at row {first + row}{more}. "
+        f"{remedy}",
         column=s.name,
         row=first + row,
     )
@@ -320,7 +322,9 @@ def _read_text(s: "pl.Series", role: str, notes: Notes, first: int) -> "pl.Serie
         said = f"Column {s.name!r} holds numbers as text; read as numbers."
         notes.append(Note("numbers as text", said, column=s.name))
         return number.alias(s.name)
-    row = int((text.is_not_null() & number.is_null()).arg_true()[0])
+    readings = [number, *(text.str.to_datetime(form, time_unit="us", strict=False) for form in _ISO)]
+    nearest = min(readings, key=lambda read: read.null_count())  # of dates, the first that is written otherwise
+    row = int((text.is_not_null() & nearest.is_null()).arg_true()[0])
     raise DataError(
         f"The role {role} needs numbers or dates; column {s.name!r} has the text {_show(s[row])} at row {first + row}. "
         "Text is read as dates only in the form 2024-12-31 (with or without 23:59:59), the same in every row: "

@@ -37,9 +37,9 @@ def duplicated(groups: Groups, order: np.ndarray | None, words: Mapping[str, np.
         known |= {f"value {k}": x for k, x in enumerate(value.T)}
         known |= {} if every.exposure is None else {"exposure": every.exposure}
     seen = np.ones(len(every.row), bool) if value is None else ~np.isnan(value).all(1)
-    copies = _again(known) & seen
+    copies = _repeats_an_earlier_row(known) & seen
     count = int(copies.sum())
-    if not count or int((_again(looser) & seen & ~copies).sum()) > SELDOM * count:
+    if not count or int((_repeats_an_earlier_row(looser) & seen & ~copies).sum()) > SELDOM * count:
         return None
     first = int(every.row[copies].min())
     where = groups.first_row + first
@@ -51,7 +51,7 @@ def duplicated(groups: Groups, order: np.ndarray | None, words: Mapping[str, np.
     return Note("duplicates", said, row=where, important=True)
 
 
-def _again(columns: dict[str, np.ndarray]) -> np.ndarray:
+def _repeats_an_earlier_row(columns: dict[str, np.ndarray]) -> np.ndarray:
     """(row,): whether an earlier row has the same; rows stand as in the groups."""
     import polars as pl
 

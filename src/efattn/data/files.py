@@ -214,6 +214,8 @@ def text(name: str, data: bytes, encoding: str | None, cut: bool = False) -> byt
         raise DataError(f"{name} is a zip or spreadsheet file. {_KINDS}: unpack it, or save the sheet as CSV.")
     if b"\0" in data[:SAMPLE]:
         raise DataError(f"{name} is a binary file. {_KINDS}.")
+    if re.match(rb'\s*[\[{]\s*["{\[]', data[:SAMPLE]):
+        raise DataError(f"{name} is JSON. {_KINDS}: read it with polars.read_json, for instance, and pass the frame.")
     if not data.strip():
         raise DataError(f"{name} is empty: there is nothing to read.")
     return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n") if b"\r" in data else data

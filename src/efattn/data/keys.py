@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from efattn.data.columns import plain, what
+from efattn.data.columns import in_words, plain
 from efattn.data.names import NULL, Names, texts
 from efattn.errors import DataError
 
@@ -42,7 +42,7 @@ def keys(column: "pl.Series", role: str, *, first: int = 0) -> tuple["pl.Series"
     if dtype.is_integer():
         return _integers(s, role, first)
     raise DataError(
-        f"The role {role} needs whole numbers, text, booleans or dates; column {s.name!r} holds {what(s, first)}. "
+        f"The role {role} needs whole numbers, text, booleans or dates; column {s.name!r} holds {in_words(s, first)}. "
         "Turn it into text.",
         column=s.name,
     )

@@ -40,7 +40,7 @@ def in_table_units(schema: Schema, groups: Groups) -> Groups:
     return replace(groups, every=replace(every, value=fitted.undo(every.value, every.item)), centres=None)
 
 
-def strange(groups: Groups, items: np.ndarray) -> Groups:
+def as_if_unknown(groups: Groups, items: np.ndarray) -> Groups:
     """items: (items,), truth values. Groups are those that have one of them."""
     every = groups.every
     assert every.item is not None
@@ -53,7 +53,7 @@ def strange(groups: Groups, items: np.ndarray) -> Groups:
     return made.subset(mine)
 
 
-def without(groups: Groups, items: np.ndarray, *, kept: bool = False) -> Groups:
+def without_items(groups: Groups, items: np.ndarray, *, kept: bool = False) -> Groups:
     """kept: rows of these items stay, as rows of the unknown one. Groups of no row are left out."""
     every = groups.every
     assert every.item is not None

@@ -129,7 +129,7 @@ def _names(role: str, given: Any) -> tuple[str, ...]:
     names = (given,) if isinstance(given, str) else tuple(given) if isinstance(given, Iterable) else (given,)
     if not all(isinstance(n, str) for n in names):
         said = f"The role {role} takes the name of a column, or several in a list; found {given!r}."
-        raise DataError(said, option=role)
+        raise DataError(f"{said} Names are text: frame.columns = frame.columns.map(str) makes them so.", option=role)
     return names
 
 

@@ -123,9 +123,10 @@ class Schema:
         value = groups.value
         for name, y in zip(self.roles.of("value"), () if value is None else value.T, strict=value is not None):
             if np.isnan(y).all():
+                items = ", or model the items alone" if self.roles.item else ""
                 raise DataError(
                     f"Column {name!r} (role value) has no value at all in {len(y)} rows: every one is missing. "
-                    f"Check the column and {option('missing')}, or model the items alone.",
+                    f"Check the column and {option('missing')}{items}.",
                     column=name,
                     option="missing",
                 )

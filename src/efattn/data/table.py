@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 _SOURCES = "a pandas, polars or pyarrow frame, a mapping of columns, a CSV, TSV or Parquet file, or a folder of them"
 
+_MADE = {
+    "list": "polars.DataFrame(rows)",
+    "ndarray": "polars.DataFrame(array, schema=[...]) with the columns' names",
+    "Series": "series.to_frame(), or the frame that it is from",
+    "RecordBatch": "pyarrow.Table.from_batches([batch])",
+}
+
 
 @final
 class Table:
@@ -238,7 +245,9 @@ def _narwhals(source: Any) -> Any:
         name = str(error).split("'")[1] if "'" in str(error) else "?"
         raise DataError(f"The table has two columns of the name {name!r}. Rename one of them.") from error
     except (TypeError, AttributeError) as error:
-        raise DataError(f"A table is {_SOURCES}; found {type(source).__name__}.") from error
+        kind = type(source).__name__
+        remedy = f" Make it one: {_MADE[kind]}." if kind in _MADE else ""
+        raise DataError(f"A table is {_SOURCES}; found {kind}.{remedy}") from error
     return frame
 
 
@@ -257,6 +266,14 @@ def _mixed(name: str, role: str, column: Any, first: int) -> DataError:
                 row=first + row,
             )
         common = type(entry)
+    if common is int:
+        row, entry = max(enumerate(column), key=lambda one: abs(one[1]) if isinstance(one[1], int) else -1)
+        return DataError(
+            f"Column {name!r} (role {role}) has {str(entry)[:40]} at row {first + row}, a whole number that 64 bits do "
+            f"not hold. Make the column text if it is a name, else numbers: frame[{name!r}].astype(float).",
+            column=name,
+            row=first + row,
+        )
     kind = common.__name__ if common else "nothing"
     return DataError(
         f"Column {name!r} (role {role}) holds objects ({kind}) that cannot be read exactly. Make them text or numbers.",

@@ -221,12 +221,12 @@ def fitted_to_all(
     for name, offers in parts[0].items():
         for k, one in enumerate(offers):
             if shares.ever(name, k):
-                one = again([mine[name][k] for mine in parts], whole, context, options, seed, stages)
+                one = fitted_again([mine[name][k] for mine in parts], whole, context, options, seed, stages)
             fitted.setdefault(name, []).append(one)
     return beside(fitted, shares)
 
 
-def again(
+def fitted_again(
     several: Sequence[Offer],
     whole: Blueprint,
     context: Context,

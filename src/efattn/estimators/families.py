@@ -15,7 +15,7 @@ numbers; zeros of their own among counts, and exact zeros among amounts, only ev
 of them per column as a list, or a mapping from a column (a tuple of columns) to one.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -75,7 +75,7 @@ class Choices(NamedTuple):
         """What was chosen without being asked for."""
         told = [part for part in self.parts if part.why is not None]
         return [
-            Note("family", f"Family of {part.columns[0]!r}: {_shown(part.family)} ({part.why}).", part.columns[0])
+            Note("family", f"Family of {part.columns[0]!r}: {part.family.brief} ({part.why}).", part.columns[0])
             for part in told
         ]
 
@@ -83,7 +83,8 @@ class Choices(NamedTuple):
 def ordered(spec: Any, named: Any) -> tuple[str, ...]:
     """The value columns, one, several or none, in the order of a mapping's keys, so that those of one family stand side
     by side."""
-    columns = () if named is None else (named,) if isinstance(named, str) else tuple(named)
+    one = isinstance(named, str) or not isinstance(named, Iterable)
+    columns = () if named is None else (named,) if one else tuple(named)
     if not isinstance(spec, Mapping):
         return columns
     return tuple(name for names, _ in _from_mapping(spec, columns) for name in names)
@@ -202,11 +203,6 @@ def _parts(family: PerItem, items: Items) -> str:
         more = f" and {len(mine) - SHOWN} more" if len(mine) > SHOWN else ""
         told.append(f"{part.name} for {', '.join(mine[:SHOWN])}{more}")
     return "; ".join(told)
-
-
-def _shown(family: Family) -> str:
-    """Of many items, not the kind of each."""
-    return f"PerItem({', '.join(map(repr, family.parts))})" if isinstance(family, PerItem) else repr(family)
 
 
 def _check_kinds(choice: Choice, columns: tuple[str, ...], item: np.ndarray | None, items: int) -> None:

@@ -122,10 +122,10 @@ def _check_columns(schema: Schema) -> None:
             raise DataError("its items are of no known kind")
 
 
-def check_history(about: Mapping[str, Any], terms: Sequence[str], members: int) -> None:
+def check_history(about: Mapping[str, Any], terms: Sequence[str]) -> None:
     """What `summary` tells."""
     history, notes, sizes, units = about["history"], about["notes"], about["sizes"], about.get("units", {})
-    if not isinstance(history, list) or not all(_is_record(record, terms, members) for record in history):
+    if not isinstance(history, list) or not all(_is_record(record, terms) for record in history):
         raise DataError("its history is none of its terms'")
     if not isinstance(notes, list) or not all(_is_note(note) for note in notes):
         raise DataError("its notes are no sentences")
@@ -224,7 +224,7 @@ def check_shares(several: Sequence[Companion]) -> None:
         raise DataError("the shares of its companions are more than the whole")
 
 
-def _is_record(record: Any, terms: Sequence[str], members: int) -> bool:
+def _is_record(record: Any, terms: Sequence[str]) -> bool:
     if not isinstance(record, dict) or record.get("term") not in terms:
         return False
     if not all(_count(record.get(name), 1) for name in ("epoch", "epochs")):

@@ -6,12 +6,14 @@ rest.
 """
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from efattn.data import Groups
 from efattn.data.folds import Parts, last_groups, parts_in_turn, rows_of_one
+from efattn.errors import DataError, option
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.looking import check_values
 from efattn.estimators.units import in_units, ways_to_standardise
@@ -28,6 +30,7 @@ def validation_rule(validation: Any, draft: Blueprint, folds: bool, seed: int, c
     groups = draft.groups
     assert groups is not None
     if not isinstance(validation, str) or validation != "auto":
+        _refuse_words(validation)
         return validation
     count = len(groups) if len(groups) > 1 else groups.count
     if count < 2:
@@ -42,6 +45,14 @@ def validation_rule(validation: Any, draft: Blueprint, folds: bool, seed: int, c
         return share
     parts = own_parts(draft, number, seed, context)
     return number if all(_something_to_fit(draft, train) for train, _ in parts) else share
+
+
+def _refuse_words(validation: Any) -> None:
+    """Text is a path; a bare word that is none is a mistake of another kind than a file that is not there."""
+    word = isinstance(validation, str) and validation.isidentifier() and validation != "last"
+    if word and not Path(validation).exists():
+        known = "'auto', 'last', a share of the groups, a number of folds, or a table"
+        raise DataError(f"{option('validation', validation)} is none of {known}.", option="validation")
 
 
 def _something_to_fit(draft: Blueprint, train: Groups) -> bool:
@@ -65,7 +76,10 @@ def own_parts(draft: Blueprint, validation: Any, seed: int, context: Context) ->
         if one and context == "past":
             return [rows_of_one(groups, 1 / validation, last=True)]
         return parts_in_turn(groups, validation, seed)
-    if one and 0 < validation < 1:
+    if not 0 < validation < 1:
+        known = "neither a share of the groups, between 0 and 1, nor a number of folds, from 2 on"
+        raise DataError(f"{option('validation', validation)} is {known}.", option="validation")
+    if one:
         return [rows_of_one(groups, float(validation), last=context == "past", seed=seed)]
     return [groups.split(float(validation), seed)]
 

@@ -73,7 +73,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
     if isinstance(number, bool) or not isinstance(number, int) or number != 1 + len(named):
         raise DataError("it has other members than it says")
     models = tuple(_member(estimator, blueprint, about, tensors, k) for k in range(number))
-    file_checks.check_history(about, models[0].terms, number)
+    file_checks.check_history(about, models[0].terms)
     estimator.fitted_ = Fitted(
         estimator=kind,
         parameters=estimator.get_params(deep=False),
@@ -83,7 +83,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         terms=blueprint.terms,
         longest=blueprint.longest,
         members=models,
-        companions=_companions(estimator, blueprint, models[0], about, tensors),
+        companions=_companions(blueprint, models[0], about, tensors),
         history=tuple(about["history"]),
         notes=tuple(Note.from_json(note) for note in about["notes"]),
         sizes=about["sizes"],
@@ -130,7 +130,6 @@ def _member(
 
 
 def _companions(
-    estimator: GroupEstimator,
     blueprint: Blueprint,
     model: Model,
     about: Mapping[str, Any],

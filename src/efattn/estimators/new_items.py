@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from efattn.data import Groups
-from efattn.data.new_items import in_table_units, schema_without, some_items, strange, tells_items, without
+from efattn.data.new_items import as_if_unknown, in_table_units, schema_without, some_items, tells_items, without_items
 from efattn.errors import EfattnError, Note
 from efattn.estimators import companions
 from efattn.estimators.blueprint import Blueprint
@@ -81,7 +81,7 @@ def _train(part: Blueprint) -> Groups:
 def _held(part: Blueprint, items: np.ndarray) -> Groups:
     """Groups that were held out, in the table's units, with these items unknown and all that is asked about."""
     assert part.held is not None
-    made = strange(in_table_units(part.schema, part.held), items)
+    made = as_if_unknown(in_table_units(part.schema, part.held), items)
     order = np.random.default_rng(0).permutation(len(made))
     return made.subset(np.sort(order[: 1 + int(np.searchsorted(np.cumsum(made.lengths[order]), ROWS))]))
 
@@ -93,8 +93,8 @@ def _hidden(part: Blueprint, items: np.ndarray) -> Blueprint:
 def _reduced(part: Blueprint, items: np.ndarray) -> Blueprint:
     """Without the rows of these items in what is fitted to."""
     schema = schema_without(part.schema, items)
-    train = without(in_table_units(part.schema, _train(part)), items)
-    held = without(_held(part, items), items, kept=True)
+    train = without_items(in_table_units(part.schema, _train(part)), items)
+    held = without_items(_held(part, items), items, kept=True)
     return replace(part, schema=schema, train=schema.standardise(train), held=schema.standardise(held), groups=None)
 
 
@@ -111,7 +111,7 @@ def _fitted_again(
     try:
         for k in range(len(offers[0][name])):
             several = [mine[name][k] for mine in offers]
-            models.append(companions.again(several, alone, context, options, seed, stages).model)
+            models.append(companions.fitted_again(several, alone, context, options, seed, stages).model)
     except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):  # too little is left
         return None
     return models

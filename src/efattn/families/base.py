@@ -70,6 +70,11 @@ class Family(ABC):
         and compares with its like alone."""
 
     @property
+    def brief(self) -> str:
+        """As it is told: without what is said of each of many items."""
+        return repr(self)
+
+    @property
     def measured(self) -> bool:
         """Whether values may have a measurement error of known size besides (`with_noise`)."""
         return False

@@ -67,6 +67,10 @@ class PerItem(Family):
     # ---- what it is
 
     @property
+    def brief(self) -> str:
+        return f"PerItem({', '.join(map(repr, self.parts))})"
+
+    @property
     def shared(self) -> tuple[bool, ...]:
         """An output varies if it does for any kind."""
         most = max(part.size for part in self.parts)

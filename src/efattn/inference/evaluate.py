@@ -55,7 +55,7 @@ def evaluate(
         kind = asked.table.kind
         pieces.append(question.answered(asked))
     whole = _joined(pieces)
-    if not len(whole.weight):
+    if not any(np.isfinite(one).any() for one in whole.entries.values()):
         raise DataError("No row of this table can be evaluated: none is asked for, or every one is missing.")
     return question.evaluation(whole, kind)
 

@@ -120,7 +120,7 @@ class Laws:
         return found
 
     def _cdf(self, y: Tensor) -> Tensor:
-        return mixture.average((self.family.cdf(f, y) for f in self.outputs), self.shares.unbind(1))
+        return mixture.cdf(self.family, self.outputs, self.shares.unbind(1), y)
 
     def _mass(self, y: Tensor) -> Tensor:
         return mixture.average((self.family.mass(f, y) for f in self.outputs), self.shares.unbind(1))

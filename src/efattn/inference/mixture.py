@@ -94,12 +94,6 @@ def log_probs(parts: Sequence[Part], data: Groups, tokens: int) -> Targets:
     return Targets(values.double(), weight.double(), row)
 
 
-def mean_log_prob(parts: Sequence[Part], data: Groups, tokens: int) -> float | None:
-    """Per scored target, weighted; None where nothing is scored."""
-    values, weight, _ = log_probs(parts, data, tokens)
-    return float(values @ weight / weight.sum()) if float(weight.sum()) else None
-
-
 def average(members: Iterable[Tensor], parts: Sequence[Share]) -> Tensor:
     """Of probabilities or means; one at a time in memory."""
     total = torch.zeros((), dtype=torch.float64)
@@ -160,7 +154,7 @@ def variance(family: Product, members: Sequence[Tensor], parts: Sequence[Share])
     return average((family.variance(f) + (family.mean(f) - middle) ** 2 for f in members), parts)
 
 
-def cdf(family: Product, members: Sequence[Tensor], parts: Sequence[Share], y: Tensor) -> Tensor:
+def cdf(family: Family, members: Sequence[Tensor], parts: Sequence[Share], y: Tensor) -> Tensor:
     return average((family.cdf(f, y) for f in members), parts)
 
 

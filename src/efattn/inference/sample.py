@@ -62,7 +62,7 @@ def sample(
         usual = NEW if fitted.schema.roles.of("group") else 1  # without groups a table is one
         frame = _new(fitted, usual if number is None else number, rows, random, tell)
     else:
-        frame, fitted = _given(fitted, as_polars(given), number, rows, random, tell)
+        frame, fitted = _given(fitted, as_polars(given), number, rows, random)
     drawn = complete(fitted, frame, how, tell)
     return frames.of_kind(drawn, fitted.frames) if given is None else given.same_kind(drawn)
 
@@ -121,7 +121,6 @@ def _given(
     number: int | None,
     length: int | None,
     random: np.random.Generator,
-    tell: Tell,
 ) -> tuple["pl.DataFrame", Fitted]:
     """The table, lengthened and repeated, and the model that tells copies apart."""
     roles = fitted.schema.roles

@@ -56,7 +56,8 @@ def _features(known: ItemFeatures) -> str:
 def _term_lines(fitted: Fitted, name: str) -> list[str]:
     several, term = len(fitted.members), fitted.members[0][name]
     if isinstance(term.family, Product):
-        what = ", ".join(map(repr, fitted.family.parts if fitted.family is not None else term.family.parts))
+        parts = fitted.family.parts if fitted.family is not None else term.family.parts
+        what = ", ".join(part.brief for part in parts)
     else:
         what = f"one of {term.family.size} items"
     ruled_out = ", an item already in the group ruled out" if term.support == "distinct" and term.of_items else ""

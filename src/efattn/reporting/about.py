@@ -148,7 +148,7 @@ def _term(fitted: Fitted, name: str) -> list[list[str]]:
         for part, _, columns in fitted.family.slices():
             mine = fitted.schema.roles.of("value")[columns]
             why = next((str(note) for note in fitted.notes if note.kind == "family" and note.column == mine[0]), "")
-            shown = _short(repr(part))
+            shown = _short(part.brief)
             rows.append([f"family of {', '.join(mine)}", why.split(": ", 1)[-1].rstrip(".") if why else shown])
     count = sum(p.numel() for p in term.parameters())
     if count:

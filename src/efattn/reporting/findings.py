@@ -18,9 +18,6 @@ from efattn.reporting.look import Look, levels
 
 EXTREMES = 6  # rows that are shown as best, and as worst
 EXAMPLES, LONGEST, PLACES = 2, 24, 400  # groups whose attention is shown, their rows, and those of a map
-BY_ITEM = (
-    ("log score", "log_score"), ("root mean squared error", "mse"), ("CRPS", "crps"), ("in 90 % interval", "inside@0.9")
-)  # fmt: skip
 FEW, DRAWN, POOLED = 40, 4, ("mse", "mae", "crps")  # items that are listed, columns drawn; what has a unit
 ITEMS, ASKED, BESIDE = 3000, 6, 5  # of a catalogue; items whose company is told; of how many others
 

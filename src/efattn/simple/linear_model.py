@@ -107,10 +107,10 @@ class PenalisedLinear(DirectlyFitted):
     @torch.no_grad()
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
         item, known = self.sight().describe(batch.to("cpu", torch.float64))
-        f = [self._column(c, column, item, known) for c, column in enumerate(self.columns)]
+        f = [self._column(c, item, known) for c in range(len(self.columns))]
         return at(torch.cat(f, -1), slots.cpu()).to(slots.device)
 
-    def _column(self, c: int, column: Column, item: Tensor, known: Known) -> Tensor:
+    def _column(self, c: int, item: Tensor, known: Known) -> Tensor:
         mine = Coefficients(*(self.get_buffer(f"{name}_{c}") for name in BLOCKS))
         shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
         scatter = known.scatter[..., c, :]
