@@ -170,6 +170,20 @@ def test_padding_and_company_change_nothing():
         np.testing.assert_allclose(together[k, : alone.length], model.outputs(alone)[0], atol=1e-8)
 
 
+@BOTH
+def test_some_rows_are_told_the_same_as_all(context):
+    frame = days(40).with_columns(t=pl.col("i").cast(pl.Float64), u=0.5)
+    roles = {"group": "g", "item": "i", "value": "y", "attributes": ["t", "u"], "order": "t"}
+    groups = Schema.fit_encode(frame.with_columns(y=pl.when(pl.col("i") != 2).then("y")), Roles(**roles))[1]
+    model = simple.LinearModel(penalty=1.0).build(
+        Setting(Product((Gaussian(),)), 6, context, attributes=2, ordered=True)
+    )
+    model.fit(Schema.fit_encode(frame, Roles(**roles))[1])
+    batch = groups.batch(np.arange(10), context, torch.float64)
+    slots = torch.tensor([[4, 2]]).expand(10, -1)
+    torch.testing.assert_close(model.raw_outputs(batch, slots), model.outputs(batch)[:, [4, 2]], rtol=1e-12, atol=1e-12)
+
+
 # ---- how it is fitted
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 from efattn.data import Batch
 from efattn.errors import DataError
 from efattn.families import Family, PerItem
+from efattn.models.scoring import at
 from efattn.network import Context
 from efattn.simple import mixed
 from efattn.simple.base import Cells
@@ -233,8 +234,9 @@ class Sight:
 
     # ---- what a row knows
 
-    def describe(self, batch: Batch) -> tuple[Tensor, Known]:
-        """The item of each current row (batch, length), `items` if unknown; and what it knows (batch, length, ...)."""
+    def describe(self, batch: Batch, slots: Tensor | None = None) -> tuple[Tensor, Known]:
+        """The item of each current row (batch, length), `items` if unknown; and what it knows (batch, length, ...).
+        slots: (batch, target), of these alone."""
         cells, n = Cells.of(batch, self.items, self.lags, self.has_items), batch.length
         linear, bent = self.basis(batch)
         all_rest = self.residuals(batch, cells, torch.cat([linear, bent], -1))
@@ -253,11 +255,14 @@ class Sight:
             if number == 0:
                 extras.append((count + 1).log() - 1)
                 extras += self._deviations(seen[..., :n], linear[:, :n, :-1])
-            by_cell.append(self._by_cell(cells, seen, rest.pearson, self.learnt.get(f"together_{number}")))
+            by_cell.append(self._by_cell(cells, seen, rest.pearson, self.learnt.get(f"together_{number}"), slots))
             scatter.append(_scatter(variance / mine.noise, seen, rest, count, total))
         context = (torch.stack(extras, -1), torch.cat(by_cell, -1))
-        parts = (torch.stack(levels, -1), linear[:, :n], bent[:, :n], *context)
-        return cells.item[:, :n], Known(*parts, torch.stack(scatter, -2))
+        known = Known(torch.stack(levels, -1), linear[:, :n], bent[:, :n], *context, torch.stack(scatter, -2))
+        if slots is None:
+            return cells.item[:, :n], known
+        picked = (x if x is known.cells else at(x, slots) for x in known)
+        return at(cells.item[:, :n], slots), Known(*picked)
 
     def _ratios(self, number: int, seen: Tensor, batch: Batch, rest: Residuals) -> list[Tensor]:
         """log (seen + k) / (expected + k): the effect of a group on a rate, drawn to none as a gamma prior would."""
@@ -284,18 +289,21 @@ class Sight:
         away = torch.where(count > 0, x - seen @ x / count.clamp_min(1), 0.0) * self.learnt["varies"]
         return list(away.unbind(-1))
 
-    def _by_cell(self, cells: Cells, seen: Tensor, pearson: Tensor, together: Tensor | None) -> Tensor:
+    def _by_cell(
+        self, cells: Cells, seen: Tensor, pearson: Tensor, together: Tensor | None, slots: Tensor | None
+    ) -> Tensor:
         """together: how cells vary together, where fits are to complete groups; what is missing is then expected from
         what is not, as else an average would stand there."""
-        size = self.cells
-        if not size:
-            return pearson.new_zeros(*seen.shape[:2], 0)
         where = self._where(cells)
+        own = where[:, : cells.length]
+        seen, own = (seen, own) if slots is None else (at(seen, slots), at(own, slots))
+        if not self.cells:
+            return pearson.new_zeros(*seen.shape[:2], 0)
         number = seen @ where
         x = seen @ (where * pearson[..., None]) / number.clamp_min(1)
         if together is None or not bool(together.any()):
             return x
-        return completed(x, number > 0, where[:, : cells.length] == 0, together)
+        return completed(x, number > 0, own == 0, together)
 
     def _where(self, cells: Cells) -> Tensor:
         """(batch, context, cell): 1 at the cell that a position is of."""

@@ -21,7 +21,6 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError
 from efattn.families import Product
 from efattn.models import Conditionals
-from efattn.models.scoring import at
 from efattn.simple import linear_fit, mixed
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
 from efattn.simple.linear_features import KNOTS, SCATTER, Base, Column, Known, Sight, error_variance, log_exposure
@@ -106,9 +105,9 @@ class PenalisedLinear(DirectlyFitted):
 
     @torch.no_grad()
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
-        item, known = self.sight().describe(batch.to("cpu", torch.float64))
+        item, known = self.sight().describe(batch.to("cpu", torch.float64), slots.cpu())
         f = [self._column(c, item, known) for c in range(len(self.columns))]
-        return at(torch.cat(f, -1), slots.cpu()).to(slots.device)
+        return torch.cat(f, -1).to(slots.device)
 
     def _column(self, c: int, item: Tensor, known: Known) -> Tensor:
         mine = Coefficients(*(self.get_buffer(f"{name}_{c}") for name in BLOCKS))
