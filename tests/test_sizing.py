@@ -40,6 +40,12 @@ def test_what_is_said_stays():
     assert not list(sizing.others(said, sizing.chosen(said, "item", 100, 10)))
 
 
+def test_of_tied_vectors_the_best_effort_tries_no_others():
+    sizes = sizing.chosen(EFA(), "item", 150_000, 12_000)
+    assert sizes.tied
+    assert not list(sizing.others(EFA(effort="best"), sizes))
+
+
 def test_a_file_knows_the_sizes_that_were_chosen(tmp_path):
     model = efa(**dict.fromkeys(SIZES, "auto")).fit(TABLE, **ROLES)
     assert model.fitted_.network["item"]["width"] == 32

@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from efattn.data import Groups
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
 from efattn.inference import Part
 from efattn.inference.pool import log_probs
 from efattn.models import Conditionals, Model
-from efattn.simple.base import TOKENS
+from efattn.simple.base import TOKENS, some_groups
 
 MANY, LEAST = 300, 40  # items, beyond which a term may be pooled, and groups that decide
 CELLS = 2**24  # targets times items
@@ -170,7 +169,7 @@ def _known(part: Blueprint, terms: Sequence[Conditionals], offers: Sequence[Offe
     """Of some groups held out of one part of the table."""
     if part.held is None or not len(part.held):
         return None
-    held, term = _some(part.held, cells // part.items), terms[0]
+    held, term = some_groups(part.held, cells // part.items), terms[0]
     networks, beside = [Part(one, 1.0) for one in terms], [Part(one.model, 1.0) for one in offers]
     tables = list[Known]()
     group = np.zeros(int(held.rows.max(initial=0)) + 1, np.int64)
@@ -191,15 +190,6 @@ def _known(part: Blueprint, terms: Sequence[Conditionals], offers: Sequence[Offe
         item, of = batch.item[:, : batch.length][there], torch.as_tensor(group)[batch.rows[:, : batch.length][there]]
         tables.append(Known([mean, *logs[len(terms) :]], out, item, weight.double(), of))
     return _together(tables)
-
-
-def _some(held: Groups, targets: int) -> Groups:
-    """Groups with about so many targets, drawn at random."""
-    order = np.random.default_rng(0).permutation(len(held))
-    scored_ = np.ones(held.count) if held.target is None else held.target
-    each = np.add.reduceat(scored_, held.offsets[:-1])[order] if len(held) else np.zeros(0)
-    kept = max(int(np.searchsorted(np.cumsum(each), targets, "right")), 1)
-    return held if kept >= len(held) else held.subset(np.sort(order[:kept]))
 
 
 def _together(tables: Sequence[Known]) -> Known | None:

@@ -8,7 +8,7 @@
 
 An item is known by its vector, so that a large catalogue wants wide ones, and rows to learn them from; a few dozen
 items do with narrow ones however many rows there are. What overfits first is an item term of few rows. dev/LOG.md has
-the runs on held-out groups behind it. effort="best" also tries others on held-out groups.
+the runs on held-out groups behind it. effort="best" also tries others on held-out groups, where vectors are not tied.
 """
 
 from collections.abc import Iterator, Mapping
@@ -82,12 +82,9 @@ def plain(sizes: Mapping[str, Sizes]) -> dict[str, dict[str, Any]]:
 
 
 def others(estimator: "EFA", sizes: Sizes) -> Iterator[Sizes]:
-    """What else may serve, as far as the user leaves it open."""
+    """What else may serve, as far as the user leaves it open. Of a large catalogue a try takes nearly as long as a
+    member of the ensemble, which surely helps."""
     if sizes.tied:
-        if estimator.dropout == "auto":
-            yield sizes._replace(dropout=0.5)
-        if estimator.layers == "auto":
-            yield sizes._replace(layers=2)
         return
     if estimator.dropout == "auto":
         yield sizes._replace(dropout=min(3 * sizes.dropout, LARGEST_DROPOUT))
@@ -111,6 +108,8 @@ def searched(
         return usual, []
     short = replace(options, steps=max(options.planned_steps // SHORTER, 1), seconds=None)
     tried = {kind: [sizes, *others(estimator, sizes)] for kind, sizes in usual.items()}
+    if all(len(several) == 1 for several in tried.values()):
+        return usual, []
     best: dict[str, tuple[float, Sizes]] = {}
     for number in range(max(map(len, tried.values()))):
         now = {kind: several[min(number, len(several) - 1)] for kind, several in tried.items()}

@@ -67,14 +67,19 @@ def overall(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
 
 
 def parts(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
-    """Of EFA, shares, and alone: what its networks say without their companions."""
+    """Of EFA, shares, powers of a pool, whose share is the network's, and alone: what its networks say without their
+    companions."""
     if not isinstance(estimator, EFA):
         return {}
     fitted, alone = estimator.fitted_, copy.copy(estimator)
     alone.fitted_ = replace(fitted, companions={})
     (name,) = fitted.names
     strange = _never_seen(setting, fitted, rows)
-    return {"shares": shares(fitted.companions.get(name, ()), strange), "alone": overall(setting, alone, rows)}
+    beside = fitted.companions.get(name, ())
+    pool = {"network": fitted.powers[name]} if name in fitted.powers else {}
+    pool |= {type(one.recipe).__name__: one.power for one in beside} if pool else {}
+    powers = {"powers": {kind: round(power, 4) for kind, power in pool.items()}} if pool else {}
+    return {"shares": shares(beside, strange), **powers, "alone": overall(setting, alone, rows)}
 
 
 def shares(companions: Iterable[Companion], strange: bool = False) -> dict[str, float]:
