@@ -67,8 +67,7 @@ def overall(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
 
 
 def parts(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
-    """Of EFA, shares, powers of a pool, whose share is the network's, and alone: what its networks say without their
-    companions."""
+    """Of EFA, shares, powers of a pool, if it has one, and alone: what its networks say without their companions."""
     if not isinstance(estimator, EFA):
         return {}
     fitted, alone = estimator.fitted_, copy.copy(estimator)
@@ -76,10 +75,19 @@ def parts(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
     (name,) = fitted.names
     strange = _never_seen(setting, fitted, rows)
     beside = fitted.companions.get(name, ())
-    pool = {"network": fitted.powers[name]} if name in fitted.powers else {}
-    pool |= {type(one.recipe).__name__: one.power for one in beside} if pool else {}
-    powers = {"powers": {kind: round(power, 4) for kind, power in pool.items()}} if pool else {}
-    return {"shares": shares(beside, strange), **powers, "alone": overall(setting, alone, rows)}
+    mixed, pool = shares(beside, strange), Record()
+    if name in fitted.powers and beside:
+        mixed, pool = {"pool": mixed.pop("network"), **mixed}, {"powers": _powers(fitted.powers[name], beside)}
+    return {"shares": mixed, **pool, "alone": overall(setting, alone, rows)}
+
+
+def _powers(network: float, companions: Iterable[Companion]) -> dict[str, float]:
+    """Of a pool, those of one kind together."""
+    found = {"network": network}
+    for one in companions:
+        name = type(one.recipe).__name__
+        found[name] = found.get(name, 0.0) + one.power
+    return {name: round(power, 4) for name, power in found.items()}
 
 
 def shares(companions: Iterable[Companion], strange: bool = False) -> dict[str, float]:
