@@ -217,6 +217,36 @@ def test_a_chain_over_the_last_few_rows_is_a_mixture_of_what_follows_each():
     assert set(built(simple.MarkovChain(), size).chosen_options()) == {"strength"}
 
 
+@pytest.mark.parametrize("last", [1, 3])
+@pytest.mark.parametrize("support", ["all", "distinct"])
+def test_a_chain_that_keeps_every_follower_equals_the_table_of_all_pairs(last, support):
+    frame = table(80, repeats=support == "all")
+    schema, groups = encoded(frame)
+    size = len(schema.vocabulary)
+    whole, kept = (
+        built(simple.MarkovChain(last=last, followers=number), size, support=support) for number in (None, size)
+    )
+    for model in (whole, kept):
+        model.fit(groups)
+    assert kept.chosen_options() == pytest.approx(whole.chosen_options())
+    for batch in groups.batches(256, context="past"):
+        there = batch.exists[:, : batch.length]
+        literal = whole.outputs(batch)[there].log_softmax(-1)
+        np.testing.assert_allclose(kept.outputs(batch)[there].log_softmax(-1), literal, atol=1e-4)
+        formed = kept.logits(batch, every(batch), there).formed().log_softmax(-1)
+        np.testing.assert_allclose(formed, literal, atol=1e-4)
+
+
+def test_a_chain_of_few_followers_keeps_those_that_followed_most():
+    groups = encoded(pl.DataFrame({"user": [1] * 7, "item": [0, 1, 0, 1, 0, 2, 0], "at": range(7)}))[1]
+    model = built(simple.MarkovChain(strength=1.0, followers=1), 3, support="all")
+    model.fit(groups)
+    assert model.get_buffer("follower")[0, 0] == 1
+    assert model.get_buffer("count_")[0, 0] == 2
+    with pytest.raises(DataError, match="followers"):
+        built(simple.MarkovChain(followers=0), 5)
+
+
 @pytest.mark.parametrize(
     "options", [{"penalty": 0}, {"decay": 2.0}, {"decay": 0}, {"power": -1}, {"sharpness": "much"}]
 )

@@ -11,8 +11,10 @@ from efattn import EFA, Training, load, split
 from efattn.data import Table
 from efattn.errors import DataError
 from efattn.estimators import file_checks, pooling
+from efattn.experiments import measuring
 from efattn.inference.pool import Pool
 from efattn.models import Model
+from efattn.plots.items import mixture_shares
 from efattn.simple import AdditiveLogit, MarkovChain, Popularity
 
 ITEMS = 24
@@ -171,3 +173,8 @@ def test_held_out_groups_decide_whether_items_are_pooled():
 def test_a_member_of_a_model_that_is_no_term_of_items_has_no_pool():
     with pytest.raises(DataError, match="no term of items"):
         file_checks.powers({"rating": 0.5}, Model({}))
+
+
+def test_a_record_names_the_pool_and_its_powers(model):
+    assert measuring._powers(0.6, model.companions_["item"])["network"] == 0.6
+    assert next(iter(mixture_shares(model.fitted_, "item"))) == "pool"

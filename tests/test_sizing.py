@@ -31,6 +31,22 @@ def test_sizes_grow_with_rows_and_items(kind, rows, items, width, dropout):
     assert sizes.width % sizes.heads == 0
 
 
+@pytest.mark.parametrize(
+    ("rows", "items", "width", "dropout"),
+    [
+        (15_000, 400, 32, 0.3),
+        (98_000, 1_680, 128, 0.3),
+        (500_000, 3_400, 128, 0.3),
+        (20_000_000, 3_400, 128, 0.1),
+        (500_000, 63, 32, 0.1),
+        (150_000, 12_000, 256, 0.6),
+    ],
+)
+def test_the_next_of_many_items_has_wide_vectors_that_are_held_back(rows, items, width, dropout):
+    sizes = sizing.chosen(EFA(context="past"), "item", rows, items)
+    assert (sizes.width, sizes.dropout) == (width, dropout)
+
+
 def test_what_is_said_stays():
     said = EFA(width=20, heads=5, layers=1, feed_forward=7, norm="post", dropout=0.0, tied=False)
     for rows in (100, 10**6):
@@ -38,6 +54,12 @@ def test_what_is_said_stays():
     assert sizing.chosen(EFA(heads=3), "item", 100, 10).width == 33
     assert sizing.chosen(EFA(width=9), "item", 100, 10).heads == 1
     assert not list(sizing.others(said, sizing.chosen(said, "item", 100, 10)))
+
+
+def test_of_tied_vectors_the_best_effort_tries_no_others():
+    sizes = sizing.chosen(EFA(), "item", 150_000, 12_000)
+    assert sizes.tied
+    assert not list(sizing.others(EFA(effort="best"), sizes))
 
 
 def test_a_file_knows_the_sizes_that_were_chosen(tmp_path):

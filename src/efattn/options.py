@@ -257,7 +257,8 @@ class EFAOptions(_Model):
     )
     dropout: float | Literal["auto"] = _field(
         "auto",
-        "Of embeddings and layers; auto for 0.1, 0.3 for items of fewer than 100,000 rows, 0.6 where they are tied.",
+        "Of embeddings and layers; auto for 0.1, 0.3 for items of fewer than 100,000 rows or, of many in a past, "
+        "fewer than 1,000 rows each, 0.6 where they are tied.",
         low=0,
         below=1,
     )

@@ -126,9 +126,10 @@ def _by_group(rows: Rows, weight: np.ndarray, number: np.ndarray) -> Record:
 
 
 def _shares(fitted: Fitted, name: str) -> dict[str, float]:
-    """Of the mixture: the network's and its companions'."""
+    """Of the mixture: the network's, or that of a pool with it, and its companions'."""
     companions = {type(one.recipe).__name__: round(one.share, 4) for one in fitted.companions.get(name, ())}
-    return {"network": round(1 - sum(companions.values()), 4), **companions}
+    who = "pool" if name in fitted.powers and companions else "network"
+    return {who: round(1 - sum(companions.values()), 4), **companions}
 
 
 def _lacks(fitted: Fitted, table: Table, scores: Mapping[str, Rows]) -> list[str]:

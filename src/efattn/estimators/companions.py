@@ -47,7 +47,8 @@ CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for e
 ROWS, SPARSE = 2_000_000, 4  # for factors: rows at most; beside every pair, items for each that a group has
 PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
 ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
-STATES = 2000  # items of a Markov chain
+STATES, FOLLOWERS = 2000, 64  # items of a Markov chain with a table of all pairs; of each, followers beyond
+LAST = 5  # rows that the Markov chain of many items looks back at
 TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
 MANY = 500  # items, from which on a low rank need not hold who goes with whom
 EPOCHS = 100  # of a simple model that is trained as networks are
@@ -273,7 +274,7 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over
     items or places where it is quickly fitted, trees of what it leaves where groups are like rows of a wide table; an
-    additive logit of items, of many items their neighbours, and, where they follow each other, a Markov chain; each
+    additive logit of items, of many items their neighbours, and, where they follow each other, Markov chains; each
     item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
@@ -284,8 +285,10 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
             offers.append(AdditiveLogit())
             if items >= MANY:
                 offers.append(ItemNeighbours())
-        if items <= STATES and context == "past":
-            offers.append(MarkovChain())
+        if items <= ITEMS and context == "past":
+            offers.append(MarkovChain() if items <= STATES else MarkovChain(followers=FOLLOWERS))
+            if items >= MANY:
+                offers.append(MarkovChain(last=LAST, followers=FOLLOWERS))
         offers.append(Popularity())
     if "value" in blueprint.terms:
         offers.append(LinearModel())

@@ -15,13 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from efattn.data import Groups
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
 from efattn.inference import Part
 from efattn.inference.pool import log_probs
 from efattn.models import Conditionals, Model
-from efattn.simple.base import TOKENS
+from efattn.simple.base import TOKENS, some_groups
 
 MANY, LEAST = 300, 40  # items, beyond which a term may be pooled, and groups that decide
 CELLS = 2**24  # targets times items
@@ -170,36 +169,28 @@ def _known(part: Blueprint, terms: Sequence[Conditionals], offers: Sequence[Offe
     """Of some groups held out of one part of the table."""
     if part.held is None or not len(part.held):
         return None
-    held, term = _some(part.held, cells // part.items), terms[0]
-    networks, beside = [Part(one, 1.0) for one in terms], [Part(one.model, 1.0) for one in offers]
-    tables = list[Known]()
+    held = some_groups(part.held, cells // part.items)
     group = np.zeros(int(held.rows.max(initial=0)) + 1, np.int64)
     group[held.rows] = np.repeat(held.numbers, held.lengths)
-    for batch in held.batches(min(TOKENS, max(cells // part.items, 256)), context=term.context):
-        there = term.targets(batch)
-        if not there.any():
+    models, tables = [*terms, *(one.model for one in offers)], list[Known]()
+    for batch in held.batches(min(TOKENS, max(cells // part.items, 256)), context=terms[0].context):
+        there = terms[0].targets(batch)
+        slots = torch.argsort(~there, stable=True, dim=1)[:, : int(there.sum(1).max())]
+        chosen_ = there.gather(1, slots)  # (group, target)
+        if not chosen_.any():
             continue
+        logs, out = list[Tensor](), torch.ones((), dtype=torch.bool)
+        for model in models:
+            found, gone = log_probs(torch.cat(list(Part(model, 1.0).item_outputs(batch, slots, chosen_, cells))))
+            logs, out = [*logs, found.float()], out & gone
+        mean = torch.stack(logs[: len(terms)]).mean(0)
         assert batch.item is not None
         assert batch.rows is not None
-        slots = torch.arange(batch.length).expand(len(there), -1)
-        found = [log_probs(torch.cat([x.cpu() for x in one.item_outputs(batch, slots, there, 2**62)]))
-                 for one in (*networks, *beside)]  # fmt: skip
-        logs = [x.float() for x, _ in found]
-        mean = torch.stack(logs[: len(terms)]).mean(0)
-        out = torch.stack([gone for _, gone in found]).all(0)
-        weight = torch.ones(len(mean)) if batch.weight is None else batch.weight[there]
-        item, of = batch.item[:, : batch.length][there], torch.as_tensor(group)[batch.rows[:, : batch.length][there]]
+        weight = torch.ones(there.shape) if batch.weight is None else batch.weight
+        item, rows, weight = (x[:, : batch.length].gather(1, slots)[chosen_] for x in (batch.item, batch.rows, weight))
+        of = torch.as_tensor(group)[rows]
         tables.append(Known([mean, *logs[len(terms) :]], out, item, weight.double(), of))
     return _together(tables)
-
-
-def _some(held: Groups, targets: int) -> Groups:
-    """Groups with about so many targets, drawn at random."""
-    order = np.random.default_rng(0).permutation(len(held))
-    scored_ = np.ones(held.count) if held.target is None else held.target
-    each = np.add.reduceat(scored_, held.offsets[:-1])[order] if len(held) else np.zeros(0)
-    kept = max(int(np.searchsorted(np.cumsum(each), targets, "right")), 1)
-    return held if kept >= len(held) else held.subset(np.sort(order[:kept]))
 
 
 def _together(tables: Sequence[Known]) -> Known | None:

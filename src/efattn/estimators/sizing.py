@@ -1,14 +1,17 @@
 """How large a network is, and how strongly it is held back, where that is left open: from the sizes of the table.
 
-    width      32; of values from 500,000 rows on 64; of more than 300 items 64 from 20,000 rows on, 128 from 500,000 on
+    width      32; of values from 500,000 rows on 64; of more than 300 items 64 from 20,000 rows on (128 of the past),
+               128 from 500,000 on
     heads      2, and 4 from a width of 128 on
-    dropout    of values 0.1; of items 0.3 below 100,000 rows, 0.1 from there on
+    dropout    of values 0.1; of items 0.3 below 100,000 rows, 0.1 from there on; in wide vectors of the next item 0.3
+               up to 1,000 rows an item
     tied       of more than 300 items with fewer than 30 rows each: one layer, width 256, dropout 0.6; an item is
                predicted by the vector that it has as context, and held-out groups say how sure to be
 
 An item is known by its vector, so that a large catalogue wants wide ones, and rows to learn them from; a few dozen
-items do with narrow ones however many rows there are. What overfits first is an item term of few rows. dev/LOG.md has
-the runs on held-out groups behind it. effort="best" also tries others on held-out groups.
+items do with narrow ones however many rows there are. What overfits first is an item term of few rows, and next a wide
+vector that has a few hundred rows to be learnt from. dev/LOG.md has the runs on held-out groups behind it.
+effort="best" also tries others on held-out groups, where vectors are not tied.
 """
 
 from collections.abc import Iterator, Mapping
@@ -37,7 +40,7 @@ class Sizes(NamedTuple):
     tied: bool = False
 
 
-MANY_ITEMS, SELDOM = 300, 30  # items, and rows of each
+MANY_ITEMS, SELDOM, OFTEN = 300, 30, 1000  # items, and rows of each
 SOME_ROWS, MANY_ROWS, MOST_ROWS = 20_000, 100_000, 500_000
 SHORTER = 4  # times fewer steps, where sizes are only compared
 LARGEST_DROPOUT = 0.5
@@ -50,14 +53,16 @@ def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
         many and SOME_ROWS <= rows < SELDOM * items if estimator.tied == "auto" else kind == "item" and estimator.tied
     )
     width = 64 if (many and rows >= SOME_ROWS) or (kind == "value" and rows >= MOST_ROWS) else 32
-    width = 256 if tied else 128 if many and rows >= MOST_ROWS else width
+    dense = many and not tied and rows >= SOME_ROWS and estimator.context == "past"
+    width = 256 if tied else 128 if dense or (many and rows >= MOST_ROWS) else width
     width = width if estimator.width == "auto" else estimator.width
     if estimator.heads == "auto":
         heads = next(number for number in (4 if width >= 128 else 2, 2, 1) if width % number == 0)
     else:
         heads = estimator.heads
         width = -(-width // heads) * heads if estimator.width == "auto" else width
-    dropout = 0.6 if tied else 0.3 if kind == "item" and rows < MANY_ROWS else 0.1
+    few = kind == "item" and (rows < MANY_ROWS or (dense and rows < OFTEN * items))
+    dropout = 0.6 if tied else 0.3 if few else 0.1
     return Sizes(
         width,
         heads,
@@ -82,12 +87,9 @@ def plain(sizes: Mapping[str, Sizes]) -> dict[str, dict[str, Any]]:
 
 
 def others(estimator: "EFA", sizes: Sizes) -> Iterator[Sizes]:
-    """What else may serve, as far as the user leaves it open."""
+    """What else may serve, as far as the user leaves it open. Of a large catalogue a try takes nearly as long as a
+    member of the ensemble, which surely helps."""
     if sizes.tied:
-        if estimator.dropout == "auto":
-            yield sizes._replace(dropout=0.5)
-        if estimator.layers == "auto":
-            yield sizes._replace(layers=2)
         return
     if estimator.dropout == "auto":
         yield sizes._replace(dropout=min(3 * sizes.dropout, LARGEST_DROPOUT))
@@ -111,6 +113,8 @@ def searched(
         return usual, []
     short = replace(options, steps=max(options.planned_steps // SHORTER, 1), seconds=None)
     tried = {kind: [sizes, *others(estimator, sizes)] for kind, sizes in usual.items()}
+    if all(len(several) == 1 for several in tried.values()):
+        return usual, []
     best: dict[str, tuple[float, Sizes]] = {}
     for number in range(max(map(len, tried.values()))):
         now = {kind: several[min(number, len(several) - 1)] for kind, several in tried.items()}

@@ -67,14 +67,27 @@ def overall(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
 
 
 def parts(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
-    """Of EFA, shares, and alone: what its networks say without their companions."""
+    """Of EFA, shares, powers of a pool, if it has one, and alone: what its networks say without their companions."""
     if not isinstance(estimator, EFA):
         return {}
     fitted, alone = estimator.fitted_, copy.copy(estimator)
     alone.fitted_ = replace(fitted, companions={})
     (name,) = fitted.names
     strange = _never_seen(setting, fitted, rows)
-    return {"shares": shares(fitted.companions.get(name, ()), strange), "alone": overall(setting, alone, rows)}
+    beside = fitted.companions.get(name, ())
+    mixed, pool = shares(beside, strange), Record()
+    if name in fitted.powers and beside:
+        mixed, pool = {"pool": mixed.pop("network"), **mixed}, {"powers": _powers(fitted.powers[name], beside)}
+    return {"shares": mixed, **pool, "alone": overall(setting, alone, rows)}
+
+
+def _powers(network: float, companions: Iterable[Companion]) -> dict[str, float]:
+    """Of a pool, those of one kind together."""
+    found = {"network": network}
+    for one in companions:
+        name = type(one.recipe).__name__
+        found[name] = found.get(name, 0.0) + one.power
+    return {name: round(power, 4) for name, power in found.items()}
 
 
 def shares(companions: Iterable[Companion], strange: bool = False) -> dict[str, float]:

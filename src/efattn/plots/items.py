@@ -150,9 +150,10 @@ def shares(model: Any, *, title: str = "Who speaks", subtitle: str | None = None
 
 
 def mixture_shares(fitted: Any, name: str) -> dict[str, float]:
-    """By part: the networks' together, then each companion's."""
+    """By part: the networks' together, or that of their pool with companions, then each companion's."""
     companions = fitted.companions.get(name, ())
     who = "networks" if len(fitted.members) > 1 else "network" if fitted.estimator == "EFA" else fitted.estimator
+    who = "pool" if name in fitted.powers and companions else who
     found = {who: max(1 - sum(one.share for one in companions), 0.0)}
     for one in companions:
         kind = type(one.recipe).__name__

@@ -13,10 +13,11 @@ from difflib import get_close_matches
 from efattn.errors import DataError
 from efattn.simple.additive_logit import AdditiveLogit
 from efattn.simple.base import DirectlyFitted, MeanAndVariance, Recipe, Setting
+from efattn.simple.chains import MarkovChain
 from efattn.simple.effects import ItemMean, ShrunkMean
 from efattn.simple.forest import Forest
 from efattn.simple.gaussian import GaussianConditional, Kriging
-from efattn.simple.items import MarkovChain, Popularity
+from efattn.simple.items import Popularity
 from efattn.simple.linear import InverseDistance, LassoPerItem, Persistence, RidgePerItem
 from efattn.simple.linear_model import LinearModel
 from efattn.simple.neighbours import EASE, ItemNeighbours

@@ -345,3 +345,14 @@ def _any_value(groups: Groups) -> bool:
     assert groups.value is not None
     seen = ~np.isnan(groups.value[:, 0])
     return bool((seen if groups.target is None else seen & groups.target).any())
+
+
+def some_groups(groups: Groups, targets: int) -> Groups:
+    """Groups with about so many targets, drawn at random."""
+    order = np.random.default_rng(0).permutation(len(groups))
+    scored = np.ones(groups.count) if groups.target is None else groups.target.astype(float)
+    before = np.concatenate([[0.0], np.cumsum(scored)])
+    ends = np.cumsum(groups.lengths)
+    each = (before[ends] - before[ends - groups.lengths])[order]
+    kept = max(int(np.searchsorted(np.cumsum(each), targets, "right")), 1)
+    return groups if kept >= len(groups) else groups.subset(np.sort(order[:kept]))

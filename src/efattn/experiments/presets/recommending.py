@@ -27,10 +27,10 @@ PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {  # NDCG@10, recall@10: 
         "SASRec, sampled softmax": (0.0531, 0.0921),
     }
 }
-LAST = 5  # rows that the Markov chain looks back at
+LAST, FOLLOWERS = 5, 256  # rows that the Markov chain looks back at, items that it knows to follow one
 PEERS: dict[str, simple.Recipe] = {
     "popularity": simple.Popularity(),
-    "Markov chain": simple.MarkovChain(last=LAST),
+    "Markov chain": simple.MarkovChain(last=LAST, followers=FOLLOWERS),
     "additive logit": simple.AdditiveLogit(),
     "EASE": simple.EASE(),
     "item kNN": simple.ItemNeighbours(),
