@@ -297,11 +297,13 @@ def interrupted(home, words, wait):
 def test_interrupting_a_fit_keeps_the_best_so_far(home):
     words = ["fit", "ratings.csv", *ROLES, "-o", "i.efattn", "--epochs", "100000", "--patience", "0"]
     words += ["--width", "8", "--device", "cpu", "--history", "i.jsonl", "--validation", "0.2"]
+    words += ["--checkpoint", "i-state"]
     history = home / "i.jsonl"
     code, out, err = interrupted(home, words, lambda: history.exists() and history.read_text().count("\n") > 2)
     assert code == 130, err
     assert out == ""
     assert "'i.efattn'" in err.splitlines()[-1]
+    assert "--resume and --force" in err.splitlines()[-1]
     assert "Traceback" not in err
     assert forked("score", "i.efattn", "ratings.csv", "--json", cwd=home).good().json()["scored"] == 75
 

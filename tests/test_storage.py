@@ -120,7 +120,8 @@ def test_a_newer_format_says_to_install_a_newer_one(tmp_path, monkeypatch):
 def test_what_is_no_model_at_all_is_refused(tmp_path, content):
     file = tmp_path / "x.efattn"
     file.write_bytes(content)
-    with pytest.raises(ModelFileError, match="not an efattn file"):
+    why = "not an efattn file, or its beginning is damaged" if content else "not an efattn file: it is empty"
+    with pytest.raises(ModelFileError, match=rf"{why}\. Name one that a fit wrote, or take another copy"):
         storage.read(file, "model")
 
 
@@ -139,7 +140,7 @@ def test_a_plain_safetensors_file_is_refused(tmp_path):
 
 
 def test_a_folder_and_nothing_at_all_are_refused(tmp_path):
-    with pytest.raises(ModelFileError, match="cannot be read: Is a directory"):
+    with pytest.raises(ModelFileError, match=r"cannot be read: Is a directory. Name a file in it"):
         storage.read(tmp_path, "model")
     with pytest.raises(ModelFileError, match=r"There is no file .*Check the path"):
         storage.read(tmp_path / "absent", "model")

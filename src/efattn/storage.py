@@ -216,6 +216,8 @@ def _opened(path: str | Path) -> Iterator[IO[bytes]]:
         raise
     except FileNotFoundError:
         raise ModelFileError(f"There is no file {str(path)!r}. Check the path.") from None
+    except IsADirectoryError:
+        raise ModelFileError(f"{str(path)!r} cannot be read: Is a directory. Name a file in it.") from None
     except (OSError, ValueError) as error:
         raise ModelFileError(f"{str(path)!r} cannot be read: {getattr(error, 'strerror', None) or error}.") from error
 
@@ -227,7 +229,9 @@ def _about(path: str, file: IO[bytes], size: int, kind: str) -> dict[str, Any]:
     header = start + file.read(max(end - 8, 0))
     seal = SEAL.search(header) if end and len(header) == end else None
     if seal is None:
-        raise ModelFileError(f"{path!r} is not an efattn file, or its beginning is damaged.")
+        damaged = ", or its beginning is damaged" if size else ": it is empty"
+        remedy = "Name one that a fit wrote, or take another copy of it."
+        raise ModelFileError(f"{path!r} is not an efattn file{damaged}. {remedy}")
     digest = hashlib.sha256(header[: seal.start(1)] + BLANK + header[seal.end(1) :])
     while chunk := file.read(CHUNK):
         digest.update(chunk)

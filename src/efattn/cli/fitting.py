@@ -161,7 +161,8 @@ def _fit(asked: dict[str, Any], first: bool) -> None:
     conclude(estimator)
     estimator.save(path)
     if estimator.interrupted_:
-        raise Interrupted(f"Interrupted; the model as far as it was fitted is in {str(path)!r}.")
+        more = "" if checkpoint is None else " The same command with --resume and --force goes on."
+        raise Interrupted(f"Interrupted; the model as far as it was fitted is in {str(path)!r}.{more}")
     report(estimator, told[0], path, asked["compare"], asked["json"])
 
 

@@ -95,7 +95,7 @@ def check_model(path: Path) -> None:
     from efattn import storage
 
     if path.suffix in (".csv", ".tsv", ".parquet") and path.is_file():
-        raise DataError(f"{str(path)!r} is a table where a model is expected: MODEL comes first, then TABLE.")
+        raise DataError(f"{str(path)!r} is a table, not an efattn file: MODEL comes first, then TABLE.")
     storage.about(path, "model")
 
 
