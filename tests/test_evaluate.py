@@ -264,3 +264,20 @@ def test_simple_models_and_latent_factors_are_asked_the_same():
     for recipe in (simple.Popularity(), simple.MarkovChain(), simple.AdditiveLogit()):
         model = SimpleModel(recipe, context="past", training=QUICK).fit(table, **ROLES)
         assert 0 <= model.evaluate(table).mean("ndcg", 5) <= 1
+
+
+def test_some_metrics_are_shown_and_none_is_lost():
+    model, table = fitted("both"), ratings(users=4, movies=6)
+    whole, some = model.evaluate(table, 3), model.evaluate(table, 3, metrics=["crps", "ndcg"])
+    assert set(some.table["metric"]) == {"crps", "ndcg"}
+    assert some.table.equals(whole.table.filter(pl.col("metric").is_in(["crps", "ndcg"])))
+    assert some.lines == whole.lines
+    kept = [name for name in whole.groups.columns if "crps" in name or "ndcg" in name]
+    assert [name for name in some.groups.columns if name in kept] == kept
+    assert set(some.groups.columns) == {"user", "predicted", *kept}
+    assert model.evaluate(table, 3, by="group").equals(whole.groups)
+    assert model.evaluate(table, 3, by="item", metrics="crps").columns == ["movie", "predicted", "real_crps"]
+    with pytest.raises(DataError, match=r"no metric 'rmse' of these rows; there are .*crps"):
+        model.evaluate(table, 3, metrics="rmse")
+    with pytest.raises(DataError, match="by 'group' or by 'item'; found 'user'"):
+        model.evaluate(table, 3, by="user")

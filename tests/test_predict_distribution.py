@@ -172,3 +172,11 @@ def test_rows_of_unknown_items_have_the_mixture_that_predict_has():
     np.testing.assert_allclose(law.laws[0][1].shares[:, -1].numpy(), np.where(strange, 0.9, 0.2))
     for name, mine in (("mean", law.mean), ("sd", law.sd), ("q20", law.quantiles(0.2))):
         np.testing.assert_allclose(mine, told[f"real_{name}"], rtol=1e-9)
+
+
+def test_a_law_answers_to_the_usual_names_and_to_numbers_alone():
+    law = efa(terms="value", training=QUICK).fit(WEATHER, group="day", value="tmax").predict_distribution(WEATHER)
+    np.testing.assert_array_equal(law.quantile(0.3), law.quantiles(0.3))
+    np.testing.assert_array_equal(law.log_prob(20.0), law.log_pdf(20.0))
+    with pytest.raises(DataError, match="x is a number, or numbers; found 'high'"):
+        law.probability(above="high")

@@ -134,3 +134,11 @@ def test_the_shell_writes_the_same_parts(name, tmp_path):
     again = forked("split", "t.parquet", *words, "-o", "my.parts.parquet", cwd=tmp_path)
     assert again.code == 2
     assert "--force" in again.err
+
+
+def test_last_out_is_a_word_for_by_last(tmp_path):
+    TABLE.write_parquet(tmp_path / "t.parquet")
+    words = ["split", "t.parquet", "--group", "user", "--order", "at", "--last-out"]
+    forked(*words, "-o", "p.parquet", cwd=tmp_path).good()
+    assert pl.read_parquet(tmp_path / "p-test.parquet").equals(efattn.split(TABLE, group="user", order="at").test)
+    assert "leave it out, or --by time" in forked(*words, "--by", "time", "-o", "q.parquet", cwd=tmp_path).err

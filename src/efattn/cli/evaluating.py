@@ -181,6 +181,7 @@ def split(
             "whole table test, those before them validate. groups: whole groups, at random."
         ),
     ] = By.last,
+    last_out: Annotated[bool, typer.Option("--last-out", help="--by last, in a word.")] = False,
     group: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME", help="The groups; repeat for several columns.", show_default=False),
@@ -207,6 +208,8 @@ def split(
 
     Each has the rows that count and their history: the column target is true where a row counts. Fit on the first, and
     give the others to evaluate."""
+    if last_out and by != By.last:
+        raise DataError(f"--last-out is --by last: leave it out, or --by {by.value}.", option="by")
     paths = {name: output.with_name(_beside(output.name, name)) for name in ("train", "validation", "test")}
     for path in paths.values():
         out.check_output(path, force, out.FORMATS)

@@ -10,7 +10,7 @@ from typing import Any
 
 from efattn import inference
 from efattn.data import Table
-from efattn.inference import AttentionWeights, Distribution, Distributions, Evaluation, Fitted
+from efattn.inference import AttentionWeights, Distribution, Distributions, Fitted
 from efattn.inference.evaluate import LENGTHS
 from efattn.inference.tables import tables_of
 
@@ -196,7 +196,9 @@ class Questions(ABC):
         target: str | None = None,
         seen: bool | None = None,
         member: int | None = None,
-    ) -> Evaluation:
+        metrics: str | Sequence[str] | None = None,
+        by: str | None = None,
+    ) -> Any:
         """How well rows are predicted, each from its context. Of items, ranked among the whole catalogue: recall, NDCG,
         MRR, coverage and novelty of lists of each length k, and whether their mass can be trusted; of values, log
         score, errors, and how often intervals hold them. Means have standard errors over groups; .table, .groups and
@@ -205,9 +207,12 @@ class Questions(ABC):
         rows: which are predicted: "target", those that a column marks; "last" of each group; "all"; or "auto", the
         target column's where there is one, else the last for a model of items from the past, else all. target: that
         column, by default the model's. seen: whether items of a row's context are ranked too; by default where the
-        model lets items repeat. An item that the model does not know counts as missed."""
+        model lets items repeat. An item that the model does not know counts as missed. metrics: those that are shown,
+        as ["crps", "ndcg"], by default all. by: "group" or "item", for that frame alone."""
         how: dict[str, Any] = {"rows": rows, "target": target, "seen": seen, "member": member}
-        return inference.evaluate(self._fitted(), tables_of(self._fitted(), table), k, **how)
+        told = inference.evaluate(self._fitted(), tables_of(self._fitted(), table), k, **how)
+        told = told if metrics is None else told.showing(metrics)
+        return told if by is None else told.frame(by)
 
     def similar(self, item: Any, k: int = 10, *, member: int | None = None) -> Any:
         """The k items that go best with this one, and how well: how much the presence of each raises the other, or of

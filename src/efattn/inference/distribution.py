@@ -30,8 +30,8 @@ Asked = Callable[[Laws, Tensor], Tensor]
 class Distribution:
     """One predictive law per row, in the order of the table. len, [i], [a:b] and [mask] give those of some rows.
 
-        law.mean, law.sd, law.median        law.quantiles([.1, .5, .9])       law.interval(.9)
-        law.cdf(x), law.pdf(x), law.log_pdf(x), law.pmf()                     law.sample(100, seed=0)
+        law.mean, law.sd, law.median        law.quantile(.5), law.quantiles([.1, .5, .9])       law.interval(.9)
+        law.cdf(x), law.pdf(x), law.log_prob(x) (or log_pdf), law.pmf()       law.sample(100, seed=0)
         law.probability(above=30)           law.log_score(), law.crps(), law.pit()
 
     x is one number, one per row, or a (1, n) or (row, n) array; answers are arrays, one entry or line a row. Scores are
@@ -125,6 +125,8 @@ class Distribution:
             found[rows] = laws.quantiles(levels).numpy()
         return found * self.scale[:, None] + self.centre[:, None]
 
+    quantile = quantiles
+
     def interval(self, level: float = 0.9) -> tuple[np.ndarray, np.ndarray]:
         """Lower and upper end, with as much left out below as above."""
         level = probability("level", level)
@@ -141,6 +143,8 @@ class Distribution:
         """The log-density, of whole numbers the log-probability; minus infinity where y cannot be."""
         values = self._at(Laws.log_prob, x)
         return values - (np.log(self.scale) if values.ndim == 1 else np.log(self.scale)[:, None])
+
+    log_prob = log_pdf
 
     def pdf(self, x: Any) -> np.ndarray:
         """The density, of whole numbers the probability."""
@@ -249,7 +253,10 @@ class Distribution:
 
     def _at(self, ask: Asked, x: Any) -> np.ndarray:
         """ask(laws, y'), at x in the table's units."""
-        values = np.asarray(x, np.float64)
+        try:
+            values = np.asarray(x, np.float64)
+        except (TypeError, ValueError) as error:
+            raise DataError(f"x is a number, or numbers; found {x!r}.") from error
         lines = (len(self), values.shape[1]) if values.ndim == 2 else (len(self),)
         if values.ndim > 2 or values.shape not in ((), lines, (1, *lines[1:])):
             raise DataError(

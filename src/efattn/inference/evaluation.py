@@ -8,7 +8,7 @@ Where each group has one predicted row, these are the mean over groups and its u
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -44,12 +44,18 @@ class Bin(NamedTuple):
     error: float | None
 
 
+def _names(line: Line) -> tuple[str, str]:
+    """What its column may be called in frames by group and by item: of items without theirs."""
+    return line.metric, f"{line.of}_{line.metric}"
+
+
 @final
 @dataclass(frozen=True, eq=False)
 class Evaluation:
     """about: how many rows and groups were predicted and which, how many items were unknown, tied or repeated; lines:
     every mean; bins: mass of the lists against hits; groups, items: the same by group and, of values, by item, as
-    polars frames; pit: by value column, where each value lies in its law, (row,), NaN where there is none."""
+    polars frames; pit: by value column, where each value lies in its law, (row,), NaN where there is none; metrics:
+    those that the frames show, None for all."""
 
     about: Mapping[str, Any]
     lines: Sequence[Line]
@@ -58,21 +64,52 @@ class Evaluation:
     by_item: Any
     kind: str = field(default="polars")
     pit: Mapping[str, np.ndarray] = field(default_factory=dict)
+    metrics: tuple[str, ...] | None = None
+
+    def showing(self, metrics: str | Sequence[str]) -> "Evaluation":
+        """The same, of whose numbers the frames show some, as ["log_score", "crps"]."""
+        wanted = (metrics,) if isinstance(metrics, str) else tuple(metrics)
+        known = list(dict.fromkeys(line.metric for line in self.lines))
+        for name in wanted:
+            if name not in known:
+                raise DataError(
+                    f"There is no metric {name!r} of these rows; there are {', '.join(known)}.", option="metrics"
+                )
+        return replace(self, metrics=wanted)
+
+    def frame(self, by: str) -> Any:
+        """By "group", or by "item"."""
+        if by not in ("group", "item") or (by == "item" and self.by_item is None):
+            found = "this model knows no items" if by == "item" else f"found {by!r}"
+            raise DataError(f"An evaluation is by 'group' or by 'item'; {found}.", option="by")
+        return self.groups if by == "group" else self.items
+
+    @property
+    def _shown(self) -> list[Line]:
+        return [line for line in self.lines if self.metrics is None or line.metric in self.metrics]
+
+    def _with_shown(self, frame: Any) -> Any:
+        """Without the columns of metrics that are not shown."""
+        if frame is None or self.metrics is None:
+            return frame
+        rest = [line for line in self.lines if line.metric not in self.metrics]
+        names = {f"{name}{'' if line.k is None else f'@{line.k:g}'}" for line in rest for name in _names(line)}
+        return frame.drop([name for name in frame.columns if name in names])
 
     @property
     def table(self) -> Any:
         """A frame, a row per number: of, part, metric, k, mean, error (standard, over groups), rows (how many)."""
-        return frames.frame({name: [getattr(line, name) for line in self.lines] for name in Line._fields}, self.kind)
+        return frames.frame({name: [getattr(line, name) for line in self._shown] for name in Line._fields}, self.kind)
 
     @property
     def groups(self) -> Any:
         """A frame, a row per group: how many rows of it were predicted, and the mean of each metric over them."""
-        return frames.of_kind(self.by_group, self.kind)
+        return frames.of_kind(self._with_shown(self.by_group), self.kind)
 
     @property
     def items(self) -> Any:
         """A frame, a row per item: how well its values are predicted."""
-        return frames.of_kind(self.by_item, self.kind)
+        return frames.of_kind(self._with_shown(self.by_item), self.kind)
 
     def mean(self, metric: str, k: float | None = None, *, of: str | None = None, part: str = "all") -> float:
         """One number, as mean("ndcg", 10)."""
@@ -120,7 +157,7 @@ class Evaluation:
         return {**self.about, "table": lines, "reliability": [one._asdict() for one in self.bins]}
 
     def __str__(self) -> str:
-        table = frames.frame({name: [getattr(line, name) for line in self.lines] for name in Line._fields})
+        table = frames.frame({name: [getattr(line, name) for line in self._shown] for name in Line._fields})
         return f"{table}\n{self.words}\n{self.trust}"
 
     def _repr_pretty_(self, printer: Any, cycle: bool) -> None:
