@@ -1,6 +1,7 @@
 """A pool of networks and companions: products of their probabilities, with powers that held-out groups like best."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import polars as pl
@@ -15,7 +16,7 @@ from efattn.experiments import measuring
 from efattn.inference.pool import Pool
 from efattn.models import Model
 from efattn.plots.items import mixture_shares
-from efattn.simple import AdditiveLogit, MarkovChain, Popularity
+from efattn.simple import MarkovChain, Popularity
 
 ITEMS = 24
 ROLES = {"group": "user", "item": "product", "order": "at"}
@@ -44,7 +45,7 @@ def fitted(pooled: bool = True, **options) -> EFA:
 
 @pytest.fixture(scope="module")
 def model() -> EFA:
-    found = fitted(companions=[AdditiveLogit(), MarkovChain(), Popularity()])
+    found = fitted(companions=[MarkovChain(), MarkovChain(last=2, followers=5), Popularity()])
     fit = found.fitted_
     powers = [0.5, 0.3, -0.2]
     several = zip(fit.companions.get("item", ()), powers, strict=False)
@@ -162,12 +163,39 @@ def test_powers_of_items_drawn_from_a_pool_are_found():
     assert best.numpy() == pytest.approx([0.7, 0.5, -0.4], abs=0.05)
 
 
-def test_held_out_groups_decide_whether_items_are_pooled():
-    found = fitted(pooled=True)
-    scores, notes = found.fitted_.held_out["item"], " ".join(map(str, found.notes_))
-    assert ("pool of" in notes) == bool(found.fitted_.powers)
-    assert np.isfinite(scores["together"])
-    assert not fitted(pooled=False, companions=[AdditiveLogit(), Popularity()]).fitted_.powers
+def decided(monkeypatch, data: pooling.Known, shares: tuple[float, ...]) -> pooling.Pooled | None:
+    monkeypatch.setattr(pooling, "_known", lambda *unused: data)
+    part, term = SimpleNamespace(items=1000), {"item": SimpleNamespace(of_items=True)}
+    return pooling.chosen([part], "item", [[term]], [{"item": ["one", "two"]}], torch.tensor(shares).double())
+
+
+def test_items_drawn_from_a_pool_are_pooled_and_those_of_a_mixture_are_not(monkeypatch):
+    found = decided(monkeypatch, known(1000), (0.4, 0.3, 0.3))
+    assert found is not None
+    assert found.powers == pytest.approx([0.7, 0.5, -0.4], abs=0.15)
+    assert 0 < found.beside(2) < 0.05
+    assert found.mean(2, found.beside(2)) == pytest.approx(float(found.values.mean()), abs=0.02)
+    data, made = known(1000), torch.Generator().manual_seed(2)
+    p = sum(share * x.exp() for share, x in zip((0.4, 0.3, 0.3), data.logs, strict=True))
+    mixed = data._replace(item=torch.multinomial(p, 1, generator=made)[:, 0])
+    assert decided(monkeypatch, mixed, (0.4, 0.3, 0.3)) is None
+
+
+def test_a_fit_keeps_what_its_pool_is_of(monkeypatch):
+    @torch.no_grad()
+    def forced(parts, name, networks, offers, shares):
+        data = pooling._known(parts[0], [networks[0][0][name]], offers[0][name], 10**6)
+        alone = data.of_items()
+        return pooling.Pooled([0.5, 0.4, -0.1], alone[:, 0], data.weight, alone, 90)
+
+    monkeypatch.setattr(pooling, "chosen", forced)
+    found = fitted(companions=[MarkovChain(), Popularity()])
+    assert found.fitted_.powers == {"item": 0.5}
+    chain, popular = found.companions_["item"]
+    assert (chain.power, chain.share, popular.power) == (0.4, 0.0, -0.1)
+    assert popular.share > 0
+    assert any("Powers in the pool" in str(note) for note in found.notes_)
+    assert not fitted(False, companions=None).fitted_.powers
 
 
 def test_a_member_of_a_model_that_is_no_term_of_items_has_no_pool():

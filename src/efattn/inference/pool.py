@@ -41,10 +41,12 @@ class Pool(Conditionals):
         return next((one for one in known if one is not None), None)
 
     def joined(self, outputs: Iterable[Tensor]) -> Tensor:
-        """f (..., item) of the pool, from that of each part; minus infinity where all of them have it."""
-        total, out = torch.zeros(()), torch.ones((), dtype=torch.bool)
+        """f (..., item) of the pool, from that of each part, where the first one is; minus infinity where all of them
+        have it."""
+        total, out, where = torch.zeros(()), torch.ones((), dtype=torch.bool), None
         for f, power in zip(outputs, self.powers, strict=True):
-            known, gone = log_probs(f.cpu())
+            where = f.device if where is None else where
+            known, gone = log_probs(f.to(where))
             total, out = total + power * known, out & gone
         return total.masked_fill(out, -torch.inf)
 
@@ -61,8 +63,8 @@ class Pool(Conditionals):
         slots = every(batch) if slots is None else slots
         item, found, first = batch.item[:, : batch.length].gather(1, slots)[scored], list[Tensor](), 0
         for f in self.item_outputs(batch, slots, scored, max(CELLS // self.family.size, 1)):
-            mine = item[first : first + len(f), None]
-            found.append((f.gather(1, mine) - f.logsumexp(1, keepdim=True))[:, 0])
+            mine = item[first : first + len(f), None].to(f.device)
+            found.append((f.gather(1, mine) - f.logsumexp(1, keepdim=True))[:, 0].cpu())
             first += len(f)
         values = torch.cat(found) if found else torch.zeros(0, dtype=torch.float64)
         return values.new_zeros(scored.shape).masked_scatter(scored, values)

@@ -117,14 +117,14 @@ class Chain(DirectlyFitted):
         item = batch.item[:, :n].clamp_max(size)
         column = torch.where(batch.exists[:, :n], torch.arange(n), -1).cummax(1).values
         last = torch.cat([torch.full_like(column[:, :1], -1), column[:, :-1]], 1)  # the row before, -1 for none
-        state, weight, there = [], [], last
-        decay = self.get_buffer("chosen")[-1]
-        for back in range(self.options.last):
-            found = torch.where(there < 0, size + 1, item.gather(1, there.clamp_min(0)))
-            state.append(at(found, slots))
-            weight.append(at(torch.where((there < 0) & (back > 0), 0.0, decay**back), slots))
-            there = torch.where(there < 0, -1, last.gather(1, there.clamp_min(0)))
-        return torch.stack(state, -1), torch.stack(weight, -1)
+        rows = [at(last, slots)]  # (batch, target) each: where the rows before are, -1 for none
+        for _ in range(1, self.options.last):
+            rows.append(torch.where(rows[-1] < 0, -1, last.gather(1, rows[-1].clamp_min(0))))
+        there = torch.stack(rows, -1)
+        found = item.gather(1, there.clamp_min(0).flatten(1)).view(there.shape)
+        back = torch.arange(self.options.last)
+        weight = torch.where((there < 0) & (back > 0), 0.0, self.get_buffer("chosen")[-1] ** back)
+        return torch.where(there < 0, size + 1, found), weight
 
 
 @final
