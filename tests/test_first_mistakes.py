@@ -72,6 +72,16 @@ def test_a_validation_that_is_none_is_called_so(validation):
     assert f"validation={validation!r} is n" in str(told)
 
 
+def test_so_is_that_of_an_update():
+    with pytest.raises(DataError, match="validation='some' is none of"):
+        fit(TABLE).update(TABLE, validation="some", progress=False)
+
+
+def test_a_wide_table_is_told_by_rows_and_columns(capsys):
+    efa(training=QUICK).fit_wide(pl.DataFrame({"a": DRAW.normal(size=12), "b": DRAW.normal(size=12)}))
+    assert "efattn: 12 rows, 2 columns to model; " in capsys.readouterr().err
+
+
 def test_items_are_no_remedy_where_there_are_none():
     assert "items" not in str(refused(TABLE.assign(y=np.nan)))
 

@@ -196,7 +196,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         self._frames, self._wide = source.kind if wide is None else wide.frames, None if wide is None else wide.layout
         blueprint = blueprint if wide is None else blueprint.noted(*wide.notes)
         with Stages(course.progress) as stages:
-            (course.planned or functools.partial(telling.describe, stages=stages))(blueprint)
+            (course.planned or functools.partial(telling.describe, stages=stages, wide=wide is not None))(blueprint)
             self._fit(blueprint, stages, course)
         if more is not None:
             self.fitted_ = described.with_new_items(self, self.fitted_, more)

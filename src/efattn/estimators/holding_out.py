@@ -98,6 +98,7 @@ def split(
         return replace(in_units(draft, groups, None, ways), folds=tuple(inner), may_refit=True)
     held = parts[0][1] if parts else None
     if not parts and not (validation is None or isinstance(validation, int | float)):
+        _refuse_words(validation)
         held = schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
         if draft.family is not None and held.value is not None:
             check_values(draft.family, held, schema.roles.of("value"))

@@ -25,14 +25,17 @@ SAID = (
 )  # kinds of notes that a fit says aloud
 
 
-def describe(blueprint: Blueprint, stages: Stages) -> None:
-    """What was understood, a line each."""
+def describe(blueprint: Blueprint, stages: Stages, wide: bool = False) -> None:
+    """What was understood, a line each; wide: of a table whose rows are groups and whose columns are items."""
     groups = blueprint.groups
     assert groups is not None
     held = 0 if blueprint.held is None else len(blueprint.held)
     told = f"each held out once, in {len(blueprint.folds)} folds" if blueprint.folds else f"{held:,} held out"
-    items = f", {counted(blueprint.items, 'item')}" if blueprint.items else ""
-    stages.say(f"{counted(groups.count, 'row')} in {counted(len(groups), 'group')}{items}; {told}.")
+    if wide:
+        stages.say(f"{counted(len(groups), 'row')}, {counted(blueprint.items, 'column')} to model; {told}.")
+    else:
+        items = f", {counted(blueprint.items, 'item')}" if blueprint.items else ""
+        stages.say(f"{counted(groups.count, 'row')} in {counted(len(groups), 'group')}{items}; {told}.")
     for note in blueprint.notes:
         inference.announce(note)
         if note.kind in SAID:
