@@ -21,11 +21,11 @@ from efattn.inference.following import Following
 from efattn.inference.forecast import forecast
 from efattn.inference.impute import impute
 from efattn.inference.joint import joint_log_density
-from efattn.inference.pooling import Pooled, pool
 from efattn.inference.predict import predict
 from efattn.inference.predict_distribution import Distributions, predict_distribution
 from efattn.inference.recommend import recommend
 from efattn.inference.reliability import Reliability, reliability
+from efattn.inference.rubin import Pooled, pool
 from efattn.inference.sample import sample
 from efattn.inference.score import log_likelihood, score
 from efattn.inference.similar import similar
