@@ -324,7 +324,7 @@ def test_lags_hold_out_the_last_times():
 
 @pytest.mark.parametrize("validation", [1.0, -0.5, 1, True])
 def test_a_share_to_hold_out_lies_between_0_and_1(validation):
-    with pytest.raises(DataError, match="share of the groups, between 0 and 1"):
+    with pytest.raises(DataError, match="fraction between 0 and 1"):
         efa().fit(TABLE, group="user", item="movie", validation=validation)
 
 

@@ -77,7 +77,7 @@ def own_parts(draft: Blueprint, validation: Any, seed: int, context: Context) ->
             return [rows_of_one(groups, 1 / validation, last=True)]
         return parts_in_turn(groups, validation, seed)
     if not 0 < validation < 1:
-        known = "neither a share of the groups, between 0 and 1, nor a number of folds, from 2 on"
+        known = "neither a fraction between 0 and 1 of the groups, nor a number of folds, from 2 on"
         raise DataError(f"{option('validation', validation)} is {known}.", option="validation")
     if one:
         return [rows_of_one(groups, float(validation), last=context == "past", seed=seed)]
