@@ -33,14 +33,10 @@ def events(users: int = 90) -> pl.DataFrame:
     return pl.DataFrame(rows, ["user", "at", "product"], orient="row")
 
 
-def fitted(pooled: bool = True, **options) -> EFA:
+def fitted(**options) -> EFA:
     train, validation, _ = split(events(), group="user", order="at")
-    before, pooling.MANY = pooling.MANY, 2 if pooled else 10**9
-    try:
-        model = EFA(context="past", terms="item", width=8, layers=1, training=Training(epochs=6, rate=0.01), **options)
-        return model.fit(train, **ROLES, target="target", validation=validation, progress=False)
-    finally:
-        pooling.MANY = before
+    model = EFA(context="past", terms="item", width=8, layers=1, training=Training(epochs=6, rate=0.01), **options)
+    return model.fit(train, **ROLES, target="target", validation=validation, progress=False)
 
 
 @pytest.fixture(scope="module")
@@ -195,7 +191,7 @@ def test_a_fit_keeps_what_its_pool_is_of(monkeypatch):
     assert (chain.power, chain.share, popular.power) == (0.4, 0.0, -0.1)
     assert popular.share > 0
     assert any("Powers in the pool" in str(note) for note in found.notes_)
-    assert not fitted(False, companions=None).fitted_.powers
+    assert not fitted(companions=None).fitted_.powers
 
 
 def test_a_member_of_a_model_that_is_no_term_of_items_has_no_pool():

@@ -22,7 +22,7 @@ from efattn.inference.pool import log_probs
 from efattn.models import Conditionals, Model
 from efattn.simple.base import TOKENS, some_groups
 
-MANY, LEAST = 300, 40  # items, beyond which a term may be pooled, and groups that decide
+LEAST = 40  # groups that decide whether to pool
 CELLS = 2**24  # targets times items
 FEW, STEPS = 5.0, 50  # what draws powers to the shares, as so many targets; steps of Newton
 ROUNDS = 100  # of expectation and maximisation
@@ -86,7 +86,7 @@ def chosen(
     shares: Tensor,
 ) -> Pooled | None:
     """Of one term, where a pool is better than the mixture with these shares; None where it is not."""
-    if not networks[0] or not networks[0][0][name].of_items or parts[0].items <= MANY or not offers[0][name]:
+    if not networks[0] or not networks[0][0][name].of_items or not offers[0][name]:
         return None
     cells = CELLS // len(parts)
     each = zip(parts, networks, offers, strict=True)

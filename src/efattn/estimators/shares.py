@@ -6,7 +6,7 @@ Each target is scored by networks and companions that were fitted without its gr
 share was held out, to the other folds where each group is held out once. a draws shares together where groups are few.
 The simplest part, each item's own distribution, keeps at least what one target in favour of it would give: it is wide
 where all others may be far off, and one row far off can cost more than a thousand good ones gain. A network that was
-stopped by its own fold is judged as if the other folds had stopped it. Many items may be pooled instead (pooling.py):
+stopped by its own fold is judged as if the other folds had stopped it. Items may be pooled instead (pooling.py):
 then the simplest part alone has a share beside the pool.
 """
 

@@ -122,7 +122,7 @@ def items_at(
 
 def _device(parts: Sequence[Part]) -> torch.device:
     """Where the mixture is: on the GPU if any of its parts is."""
-    devices = [torch.device(part.device) for part in parts]
+    devices = [torch.device(one.device) for part in parts for one in part.inside]
     return next((device for device in devices if device.type != "cpu"), devices[0])
 
 
