@@ -43,9 +43,37 @@ def test_peers_fill_everything():
         assert np.isfinite(filled).all()
 
 
+def test_draws_of_one_lot_count_as_one():
+    def lot(table, seed, *errors):
+        names = ("EFA", "forest", "mean")
+        about = {"table": table, "way": "MCAR", "rate": 0.1, "seed": seed, "seconds": 1.0}
+        return [{**about, "imputer": name, "error": error} for name, error in zip(names, errors, strict=True)]
+
+    told = imputing.summary([*lot("iris", 0, 1, 2, 3), *lot("iris", 1, 1, 2, 3), *lot("wine", 0, 2, 1, 2)])
+    assert {one["imputer"]: (one["lots"], one["draws"], one["rank"], one["ratio"]) for one in told} == {
+        "forest": (2, 3, 1.5, 1.5),
+        "EFA": (2, 3, 1.75, 1.5),
+        "mean": (2, 3, 2.75, 2.5),
+    }
+
+
+def test_lots_that_ran_apart_are_joined_and_finished_ones_are_not_run_again(tmp_path, capsys):
+    few = ["--tables", "iris", "--ways", "MCAR", "--rates", "0.1", "--imputers", "nearest", "mean"]
+    for seed in ("0", "1"):
+        imputing.main([*few, "--seeds", seed, "-o", str(tmp_path / f"{seed}.json")])
+    page, both = tmp_path / "page.md", tmp_path / "both.json"
+    page.write_text("before\n" + "\nold\n".join(imputing.MARKS) + "\nafter\n")
+    imputing.main(["--join", *map(str, tmp_path.glob("[01].json")), "-o", str(both), "--page", str(page)])
+    runs = imputing.read(both)
+    assert [(run["seed"], run["imputer"]) for run in runs] == [(0, "nearest"), (0, "mean"), (1, "nearest"), (1, "mean")]
+    assert page.read_text().startswith("before\n" + imputing.MARKS[0] + "\n" + imputing.markdown(runs))
+    assert page.read_text().endswith(imputing.MARKS[1] + "\nafter\n")
+    capsys.readouterr()
+    imputing.main([*few, "--seeds", "0", "1", "-o", str(both)])
+    assert capsys.readouterr().out.startswith("| table |")
+
+
 def test_the_page_shows_the_result_file():
     runs = json.loads((HOME / "results/imputing.json").read_text())["runs"]
     page = (HOME / "docs/imputation.md").read_text()
-    assert imputing.markdown(runs) in page
-    for one in imputing.summary(runs):
-        assert f"{one['rank']:.2f} ({one['imputer']})" in page
+    assert f"{imputing.markdown(runs)}\n\n{imputing.words(runs)}" in page

@@ -8,11 +8,13 @@
 
     python -m efattn.experiments.imputing --tables iris wine --rates 0.3 -o results/imputing.json
 
-Finished runs are kept in the file and skipped. Every imputer gets the table as it is; those that need columns of one
-scale get them so. Nothing is tuned.
+Each run is written when it is done; finished ones are kept in the file and skipped. Lots that ran elsewhere, each into
+a file of its own, are put together by `--join lots/*.json`. Every imputer gets the table as it is; those that need
+columns of one scale get them so. Nothing is tuned.
 """
 
 import argparse
+import itertools
 import json
 import sys
 import time
@@ -32,7 +34,9 @@ WAYS, RATES = ("MCAR", "MAR", "MNAR", "stations"), (0.1, 0.3, 0.5)
 ROWS = 200  # of breast cancer, a random part
 STATIONS = 40  # of NOAA, a random part
 STEEP = 2.0  # how much more probable in standard deviations of what it hangs on
-IMPUTERS = ("EFA", "EFA quick", "iterative", "forest", "nearest", "mean")
+IMPUTERS = ("EFA", "iterative", "forest", "nearest", "mean")
+LOT, DRAW = ("table", "way", "rate"), ("table", "way", "rate", "seed")  # of one kind; of the same cells
+MARKS = "<!-- imputers -->", "<!-- /imputers -->"
 Record = dict[str, Any]
 
 
@@ -128,9 +132,8 @@ def run(name: str, way: str, rate: float, seed: int, imputer: str) -> Record:
     gone = hidden(x, way, rate, seed)
     seen = np.where(gone, np.nan, x)
     begun, more = time.perf_counter(), dict[str, Any]()
-    if imputer.startswith("EFA"):
-        effort = "quick" if imputer.endswith("quick") else "normal"
-        model = efattn.EFAImputer(effort=effort, seed=seed).fit(seen)
+    if imputer == "EFA":
+        model = efattn.EFAImputer(seed=seed).fit(seen)
         filled = model.transform(seen)
         more = _intervals(model, seen, x, gone)
     else:
@@ -153,17 +156,21 @@ def _intervals(model: Any, seen: np.ndarray, x: np.ndarray, gone: np.ndarray) ->
     return {"cover": float(((x >= low) & (x <= high))[gone].mean()), "crps": float(crps[gone].mean())}
 
 
-def ranked(records: Sequence[Record]) -> list[Record]:
-    """With the rank of each among those of the same cells, ties shared."""
-    places = dict[tuple[Any, ...], list[Record]]()
+def by(records: Sequence[Record], keys: Sequence[str]) -> dict[tuple[Any, ...], list[Record]]:
+    found = dict[tuple[Any, ...], list[Record]]()
     for record in records:
-        places.setdefault(tuple(record[key] for key in ("table", "way", "rate", "seed")), []).append(record)
-    for several in places.values():
+        found.setdefault(tuple(record[key] for key in keys), []).append(record)
+    return found
+
+
+def ranked(records: Sequence[Record]) -> list[Record]:
+    """With the rank of each among those of the same cells, ties shared, and its error relative to the best of them."""
+    for several in by(records, DRAW).values():
         errors = np.array([record["error"] for record in several])
         for record in several:
             mine = record["error"]
             record["rank"] = float(1 + (errors < mine).sum() + ((errors == mine).sum() - 1) / 2)
-            record["of"] = len(several)
+            record |= {"of": len(several), "ratio": float(mine / errors.min())}
     return list(records)
 
 
@@ -173,54 +180,70 @@ def _names(records: Sequence[Record]) -> list[str]:
 
 
 def summary(records: Sequence[Record]) -> list[Record]:
-    """By imputer, over lots of cells that all have filled: mean rank, error relative to the best of each, seconds."""
-    names = _names(records)
+    """By imputer, over cells that all have filled: mean rank, error relative to the best of each, seconds. Draws of one
+    kind of lot count as one, however many there are."""
+    names, found = _names(records), list[Record]()
     whole = [record for record in ranked(records) if record["of"] == len(names)]
-    best = dict[tuple[Any, ...], float]()
-    for record in whole:
-        key = tuple(record[key] for key in ("table", "way", "rate", "seed"))
-        best[key] = min(best.get(key, np.inf), record["error"])
-    found = list[Record]()
     for name in names:
-        mine = [record for record in whole if record["imputer"] == name]
-        if not mine:
+        lots = by([record for record in whole if record["imputer"] == name], LOT).values()
+        if not lots:
             continue
-        ratios = [
-            record["error"] / best[tuple(record[key] for key in ("table", "way", "rate", "seed"))] for record in mine
-        ]
-        cover = [record["cover"] for record in mine if "cover" in record]
-        one = {"imputer": name, "lots": len(mine), "rank": float(np.mean([record["rank"] for record in mine]))}
-        one |= {"error": float(np.mean([r["error"] for r in mine])), "ratio": float(np.mean(ratios))}
-        one |= {"seconds": float(np.mean([record["seconds"] for record in mine]))}
-        found.append(one | ({"cover": float(np.mean(cover))} if cover else {}))
+        told = {"imputer": name, "lots": len(lots), "draws": sum(map(len, lots))}
+        for key in ("rank", "error", "ratio", "seconds", "cover"):
+            if all(key in record for lot in lots for record in lot):
+                told[key] = float(np.mean([_mean(lot, key) for lot in lots]))
+        found.append(told)
     return sorted(found, key=lambda one: one["rank"])
 
 
+def _mean(records: Sequence[Record], key: str) -> float:
+    return float(np.mean([record[key] for record in records]))
+
+
 def markdown(records: Sequence[Record]) -> str:
-    """A line for each lot of cells, an error for each imputer, the best in bold; of EFA also cover and CRPS."""
+    """A line for each kind of lot, means over draws: an error for each imputer, the best in bold; of EFA also cover and
+    CRPS."""
     names = _names(records)
-    lots = dict[tuple[Any, ...], dict[str, Record]]()
-    for record in records:
-        key = (record["table"], record["way"], f"{record['rate']:.0%}")
-        lots.setdefault(key, {})[record["imputer"]] = record
-    lines = [f"| table | hidden | rate | {' | '.join(names)} | cover | CRPS |", "|---" * (len(names) + 5) + "|"]
-    for key, mine in lots.items():
-        best = min(record["error"] for record in mine.values())
-        told = [f"{one['error']:.3f}" if (one := mine.get(name)) else "" for name in names]
-        told = [f"**{word}**" if word == f"{best:.3f}" else word for word in told]
-        ours = next(record for record in mine.values() if "cover" in record)
-        lines.append(f"| {' | '.join([*key, *told])} | {ours['cover']:.2f} | {ours['crps']:.3f} |")
+    lines = [f"| table | hidden | rate | draws | {' | '.join(names)} | cover | CRPS |", "|---" * (len(names) + 6) + "|"]
+    for (name, way, rate), lot in sorted(by(records, LOT).items(), key=lambda one: _place(one[1][0])):
+        mine = by(lot, ("imputer",))
+        told = [f"{_mean(mine[one,], 'error'):.3f}" if (one,) in mine else "" for one in names]
+        best = min(filter(None, told))
+        told = [f"**{word}**" if word == best else word for word in told]
+        ours, draws = mine.get(("EFA",), []), len(by(lot, DRAW))
+        ends = (f"{_mean(ours, 'cover'):.2f}", f"{_mean(ours, 'crps'):.3f}") if ours else ("", "")
+        lines.append(f"| {' | '.join([name, way, f'{rate:.0%}', str(draws), *told, *ends])} |")
     return "\n".join(lines)
 
 
+def words(records: Sequence[Record]) -> str:
+    """What the table says in all."""
+    whole = summary(records)
+    ranks, ratios = (", ".join(f"{one[key]:.2f} ({one['imputer']})" for one in whole) for key in ("rank", "ratio"))
+    told = [f"Mean ranks over {whole[0]['lots']} lots: {ranks}. Errors in units of the best of each draw: {ratios}."]
+    ours = by([record for record in records if "cover" in record], LOT)
+    for name, only in (("Intervals of 90 % hold", False), ("where cells are hidden for what they hold (MNAR),", True)):
+        covers = [_mean(lot, "cover") for key, lot in ours.items() if (key[1] == "MNAR") == only]
+        if covers:
+            told.append(f"{name} {min(covers):.0%} to {max(covers):.0%} of the cells, {np.mean(covers):.1%} on average")
+    return told[0] + " " + "; ".join(told[1:]) + "."
+
+
+def rewrite(page: Path, records: Sequence[Record]) -> None:
+    """Table and words between the two marks of a page."""
+    before, rest = page.read_text().split(MARKS[0])
+    told = f"{MARKS[0]}\n{markdown(records)}\n\n{words(records)}\n{MARKS[1]}"
+    page.write_text(before + told + rest.split(MARKS[1])[1])
+
+
 def _place(record: Record) -> tuple[Any, ...]:
-    lists: tuple[tuple[str, Sequence[str]], ...] = (("way", WAYS), ("table", TABLES), ("imputer", IMPUTERS))
-    return (record["rate"], record["seed"], *(names.index(record[key]) for key, names in lists))
+    lists: tuple[tuple[str, Sequence[str]], ...] = (("table", TABLES), ("way", WAYS), ("imputer", IMPUTERS))
+    table, way, imputer = (names.index(record[key]) for key, names in lists)
+    return table, way, record["rate"], record["seed"], imputer
 
 
 def write(path: Path, records: Sequence[Record]) -> None:
     """A line a run, and what they say together."""
-    records = sorted(records, key=_place)
     lines = ",\n".join(f"  {json.dumps(record)}" for record in ranked(records))
     together = ",\n".join(f"  {json.dumps(one)}" for one in summary(records))
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -228,29 +251,37 @@ def write(path: Path, records: Sequence[Record]) -> None:
         part.write_text(f'{{"version": "{efattn.__version__}",\n "summary": [\n{together}],\n "runs": [\n{lines}]}}\n')
 
 
-def main(words: Sequence[str] | None = None) -> None:
+def read(path: Path) -> list[Record]:
+    runs: list[Record] = json.loads(path.read_text())["runs"]
+    return runs
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--tables", nargs="+", choices=TABLES, default=TABLES)
     parser.add_argument("--ways", nargs="+", choices=WAYS, default=WAYS)
     parser.add_argument("--rates", nargs="+", type=float, default=RATES)
-    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--seeds", nargs="+", type=int, default=[0], help="each draws other cells")
     parser.add_argument("--imputers", nargs="+", choices=IMPUTERS, default=IMPUTERS)
+    parser.add_argument("--join", nargs="+", type=Path, default=[], help="files of other runs; nothing else is run")
+    parser.add_argument("--page", type=Path, help="a page whose table is written anew, as docs/imputation.md")
     parser.add_argument("-o", "--output", type=Path, default=Path("results/imputing.json"))
-    asked = parser.parse_args(words)
-    records: list[Record] = json.loads(asked.output.read_text())["runs"] if asked.output.exists() else []
-    keys = ("table", "way", "rate", "seed", "imputer")
-    done = {tuple(record[key] for key in keys) for record in records}
-    for seed in range(asked.seeds):
-        every = ((t, w, r) for r in asked.rates for w in asked.ways for t in asked.tables)
-        for key in (one for one in every if one[1] != "stations" or one[0] in WEATHER):
-            for imputer in asked.imputers:
-                if (*key, seed, imputer) not in done:
-                    records.append(run(*key, seed, imputer))
-                    write(asked.output, records)
-                    one = records[-1]
-                    said = "  ".join(str(one[name]) for name in (*keys, "error", "seconds"))
-                    sys.stdout.write(said + "\n")
-    sys.stdout.write(json.dumps(summary(records), indent=1) + "\n")
+    asked = parser.parse_args(arguments)
+    keys = (*DRAW, "imputer")
+    known = [*asked.join, *([asked.output] if asked.output.exists() else [])]
+    done = {tuple(one[key] for key in keys): one for path in known for one in read(path)}
+    lots = itertools.product(asked.tables, asked.ways, asked.rates, asked.seeds, asked.imputers)
+    for key in () if asked.join else lots:
+        if key not in done and (key[1] != "stations" or key[0] in WEATHER):
+            done[key] = run(*key)
+            write(asked.output, sorted(done.values(), key=_place))
+            sys.stdout.write("  ".join(str(done[key][name]) for name in (*keys, "error", "seconds")) + "\n")
+            sys.stdout.flush()
+    records = sorted(done.values(), key=_place)
+    write(asked.output, records)
+    if asked.page:
+        rewrite(asked.page, records)
+    sys.stdout.write(f"{markdown(records)}\n\n{words(records)}\n")
 
 
 if __name__ == "__main__":
