@@ -203,3 +203,10 @@ def test_counts_without_zeros_of_their_own_have_no_such_rival():
     for y in (DRAW.poisson(1.4, 600), DRAW.negative_binomial(0.7, 0.1, 600)):
         rivals = automatic(y.astype(float), "y", ITEM).rivals
         assert {one.name for one in rivals} == {"poisson", "negative_binomial"}
+
+
+def test_tiny_positive_numbers_are_no_proportions():
+    rng = np.random.default_rng(0)
+    tiny = rng.lognormal(-12, 0.8, 400)
+    assert families.Beta.applicable(tiny) is None
+    assert families.Beta.applicable(rng.uniform(0.01, 0.6, 400)) is not None

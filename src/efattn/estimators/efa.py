@@ -14,7 +14,7 @@ from efattn.estimators.base import GroupEstimator
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.progress import Stages
 from efattn.estimators.sizing import Sizes
-from efattn.families import Categorical, Family, LogNormal, PerItem, Product, ZeroOr
+from efattn.families import Bernoulli, Categorical, Family, PerItem, Product
 from efattn.models import Conditionals, Holes, Term
 from efattn.network import (
     AttributeVectors,
@@ -246,22 +246,24 @@ def _mapped(features: Features | None, width: int) -> FeatureMap | None:
 
 
 def _views(family: Product) -> ItemViews | None:
-    """Of values that are of several kinds, or of several orders of magnitude."""
-    if not any(isinstance(part, PerItem) or _in_logs(part) for part in family.parts):
+    """Of values that are of several kinds, or in units that a table happens to have."""
+    if not any(isinstance(part, PerItem) or _measures(part.underlying) for part in family.parts):
         return None
     rows = max((len(part.table) for part in family.parts if isinstance(part, PerItem)), default=1)
-    columns = []
+    columns, counts = list[list[bool]](), list[bool]()
     for part in family.parts:
         if isinstance(part, PerItem):
             logs = [_by_magnitude(part.parts[kind]) for kind in part.table]
             columns.append(logs + logs[-1:] * (rows - len(logs)))
         else:
-            columns += [[_in_logs(part)] * rows] * part.columns
-    return ItemViews(list(zip(*columns, strict=True)))
+            columns += [[_by_magnitude(part.underlying)] * rows] * part.columns
+        counts += [part.discrete and not isinstance(part, PerItem)] * part.columns
+    return ItemViews(list(zip(*columns, strict=True)), counts)
 
 
-def _in_logs(part: Family) -> bool:
-    return isinstance(part, LogNormal | ZeroOr) or isinstance(part.underlying, LogNormal)
+def _measures(part: Family) -> bool:
+    """Numbers from 0 on that are no levels: any of them may be vast or tiny, and no standardiser has seen them."""
+    return part.scalar and part.mean_bounds[0] >= 0 and not part.level_names and not isinstance(part, Bernoulli)
 
 
 def _by_magnitude(part: Family) -> bool:

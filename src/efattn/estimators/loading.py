@@ -37,6 +37,7 @@ KINDS = {kind.__name__: kind for kind in (EFA, LatentFactor, SimpleModel)}
 LEVELS = tuple(f"levels_{name}" for name in Levels._fields)
 LATER = ("marginal_fit", "tails", *(f"known_{name}" for name in Known._fields), *NEW_PLACES, *LEVELS)
 TOGETHER = "together_"  # likewise, of cells that are missing
+VIEWS = {"views.logs": False, "views.unit": 1.0, "views.centre": 0.0, "views.scale": 1.0}  # of values as they are
 
 
 def load(path: str | Path) -> Any:
@@ -190,6 +191,9 @@ def fill(module: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     for name, x in module.state_dict().items():
         if name not in mine and (name.endswith(LATER) or name.startswith(TOGETHER)):
             mine[name] = torch.zeros(x.shape, dtype=x.dtype)
+        seen = next((as_is for end, as_is in VIEWS.items() if name.endswith(end)), None)
+        if name not in mine and seen is not None:
+            mine[name] = torch.full(x.shape, seen, dtype=x.dtype)
         if name not in mine or mine[name].shape != x.shape or mine[name].dtype != x.dtype:
             raise DataError(f"its tensor {name!r} is missing or of another shape")
     extra = sorted(mine.keys() - module.state_dict().keys())

@@ -21,6 +21,7 @@ from efattn.families.stable import bounded, log_standard_gamma, precise, precise
 from efattn.families.supports import SMALLEST, UnitInterval
 
 MEAN_BOUND, CONCENTRATION_BOUND = 12.0, 10.0  # log Gamma of tiny and of huge numbers cancels
+FAR_FROM_ONE = 0.1  # what no value of a column exceeds is small numbers in some unit, rather than proportions
 
 
 @final
@@ -99,7 +100,7 @@ class Beta(ScipyFamily, ExponentialFamily):
 
     @classmethod
     def applicable(cls, values: np.ndarray) -> Claim | None:
-        inside = values.size and cls.support.contains(values).all()
+        inside = values.size and cls.support.contains(values).all() and values.max() > FAR_FROM_ONE
         return Claim(4, "strictly between 0 and 1") if inside else None
 
     def _counts(self, f: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from efattn.network.known import Noises, OwnAttributes, Rates
 
 LEVELS = 20.0  # the mean of an item's values, where they are seen by their logarithm
+SMALL = 10.0  # counts up to it are seen as they are
 
 
 def mlp(sizes: Sequence[int], *, bias: bool = True) -> nn.Sequential:
@@ -154,11 +155,13 @@ class ValueMLP(ValueVectors):
 
 @final
 class ItemViews(nn.Module):
-    """Values as a network sees them where items differ in kind: in units of each item's own spread, or of that of
-    their logarithm. logs (items + 1, columns): of which items, the last unknown; one row where there are no items."""
+    """Values as a network sees them where items differ in kind, or units are the table's: in units of each item's own
+    spread, or of that of their logarithm. logs (items + 1, columns): of which items, the last unknown; one row where
+    there are no items. counts: by column, whether it may be left as it is, because all its counts are small."""
 
-    def __init__(self, logs: Sequence[Sequence[bool]]) -> None:
+    def __init__(self, logs: Sequence[Sequence[bool]], counts: Sequence[bool] = ()) -> None:
         super().__init__()
+        self.counts = tuple(counts)
         self.register_buffer("logs", torch.tensor(logs))
         self.register_buffer("unit", torch.ones(len(logs), len(logs[0])))
         self.register_buffer("centre", torch.zeros(len(logs), len(logs[0])))
@@ -176,6 +179,9 @@ class ItemViews(nn.Module):
             there = observed[..., c]
             y, mine = value[there][:, c].double(), row[there]
             if not len(y):
+                continue
+            if self.counts and self.counts[c] and float(y.max()) <= SMALL:
+                self.get_buffer("logs")[:, c] = False
                 continue
             level = self._moments(y, mine)[0]
             self.get_buffer("unit")[:, c] = torch.where(level > 0, level / LEVELS, 1.0)
