@@ -202,3 +202,15 @@ def test_a_member_of_a_model_that_is_no_term_of_items_has_no_pool():
 def test_a_record_names_the_pool_and_its_powers(model):
     assert measuring._powers(0.6, model.companions_["item"])["network"] == 0.6
     assert next(iter(mixture_shares(model.fitted_, "item"))) == "pool"
+
+
+def test_a_row_that_is_scored_alone_is_scored_as_beside_the_others(model, history):
+    batch = next(iter(model.fitted_.schema.encode(Table.read(history)).batches(1000, context="past")))
+    only = batch.replace(target=torch.tensor([[False, False, True]]))
+    for part in model.fitted_.parts("item"):
+        for one in (part, *part.inside):
+            alone, all_ = (one.log_prob(x).values.detach() for x in (only, batch))
+            assert alone[0, 2].item() == pytest.approx(all_[0, 2].item(), rel=1e-6)
+            assert not alone[0, :2].any()
+    none = model.fitted_.companions["item"][0].model.log_prob(batch.replace(target=torch.zeros(1, 3, dtype=torch.bool)))
+    assert not none.values.any()

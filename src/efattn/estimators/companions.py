@@ -46,7 +46,8 @@ log = logging.getLogger("efattn")
 CELLS, WORK = 300, 2e9  # items and lags, and their cubes over all groups, for every pair to have a covariance unasked
 ROWS, SPARSE = 2_000_000, 4  # for factors: rows at most; beside every pair, items for each that a group has
 PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
-ITEMS, LOGITS = 30_000, 4e9  # for an additive logit: items, and items times rows, which an epoch computes
+ITEMS, LOGITS, MOST = 30_000, 2e9, 10.0  # for an additive logit: items; items times rows, which an epoch computes, in
+# the seconds that it usually has; times as many, at most
 STATES, FOLLOWERS = 2000, 64  # items of a Markov chain with a table of all pairs; of each, followers beyond
 LAST = 5  # rows that the Markov chain of many items looks back at
 TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
@@ -281,8 +282,9 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     offers: list[Recipe] = []
     items = blueprint.items
     if "item" in blueprint.terms:
-        if items <= ITEMS and float(items) * blueprint.train.count <= LOGITS:
-            offers.append(AdditiveLogit())
+        large = items * blueprint.train.count / LOGITS
+        if items <= ITEMS and large <= MOST:
+            offers.append(AdditiveLogit(seconds=AdditiveLogit.seconds * max(large, 1.0)))
             if items >= MANY:
                 offers.append(ItemNeighbours())
         if items <= ITEMS and context == "past":

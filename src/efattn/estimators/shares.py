@@ -24,9 +24,9 @@ from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
 from efattn.estimators.looking import mean_log_jacobian
 from efattn.inference import Part, mixture
+from efattn.inference.fitted import batch_tokens
 from efattn.models import Conditionals, Model
 from efattn.simple import ItemMean, Popularity, Recipe
-from efattn.simple.base import TOKENS
 from efattn.training import Record
 
 LEAST = 0.005  # of all targets: what explains fewer has no share
@@ -75,7 +75,7 @@ def _scored(part: Blueprint, name: str, networks: Sequence[Model], offers: Seque
     assert held is not None
     together = [Part(model[name], 1 / len(networks)) for model in networks]
     columns = [*([together] if together else []), *([Part(model, 1.0)] for model in offers)]
-    scores = [mixture.log_probs(parts, held, TOKENS) for parts in columns]
+    scores = [mixture.log_probs(parts, held, batch_tokens(parts[0].model)) for parts in columns]
     units = mean_log_jacobian(part, held) if name == part.value_name else 0.0
     return Held(torch.stack([one.values for one in scores], 1) + units, scores[0].weight, _group(held, scores[0].row))
 

@@ -190,10 +190,18 @@ class Conditionals(nn.Module, ABC):
                 mine = item[scored]
                 found = logits.log_prob(mine) if drawn is None else sampled.log_prob(logits, mine, drawn)
                 return found.new_zeros(scored.shape).masked_scatter(scored, found)
+        if slots is None and not self.training and not bool(scored.all()):
+            return self._few_log_prob(batch, scored)
         f = self.outputs(batch, slots)
         if self.support == "distinct":  # rows that are not scored may have ruled out the item that stands in for theirs
             f = torch.where(scored[..., None], f, 0.0)
         return torch.where(scored, self.family.log_prob(f, item), 0.0)
+
+    def _few_log_prob(self, batch: Batch, scored: Tensor) -> Tensor:
+        """The same without outputs for columns that nothing is scored in: of many items they are large."""
+        slots = torch.argsort(~scored, stable=True, dim=1)[:, : max(int(scored.sum(1).max()), 1)]
+        found = self._item_log_prob(batch, slots, at(scored, slots))
+        return found.new_zeros(scored.shape).scatter(1, slots, found)
 
     def _value_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
         """The sum over the parts whose columns are all observed."""
