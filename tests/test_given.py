@@ -9,6 +9,7 @@ from test_impute import punched
 from test_wide import CELLS, TABLE
 
 from efattn import DataError, families
+from efattn.inference.cells import precision
 from efattn.inference.given import informed
 
 DAYS = weather(days=30)
@@ -28,6 +29,24 @@ def test_columns_of_one_gaussian_follow_each_other_in_closed_form():
     slope = torch.linalg.solve(own, cross)
     torch.testing.assert_close(part.mean(moved)[:, 1], mean[:, 1] + (slope * (y - mean)[:, [0, 2]]).sum(-1))
     torch.testing.assert_close(part.variance(moved)[:, 1], covariance[:, 1, 1] - (slope * cross).sum(-1))
+
+
+def test_a_row_that_lacks_columns_is_scored_by_the_law_of_the_rest():
+    family, generator = families.MultivariateGaussian(3, "predicted"), torch.Generator().manual_seed(1)
+    f = torch.randn(5, family.size, generator=generator, dtype=torch.float64, requires_grad=True)
+    nan = float("nan")
+    y = torch.tensor([[1, 2, 3], [1, nan, 3], [nan, nan, 3], [nan, 2, 3], [nan, nan, nan]], dtype=torch.float64)
+    found = family.log_prob(f, y)
+    covariance = torch.linalg.inv(precision(family, f))
+    for k, row in enumerate(y):
+        at = (~row.isnan()).nonzero()[:, 0]
+        law = torch.distributions.MultivariateNormal(f[k, at], covariance[k][at][:, at]) if len(at) else None
+        torch.testing.assert_close(found[k], law.log_prob(row[at]) if law else torch.zeros_like(found[k]))
+    found.sum().backward()
+    assert f.grad.isfinite().all()
+    assert (f.grad[4] == 0).all()
+    apart = family.start(torch.tensor([[1, nan, nan], [nan, 2, nan], [3, nan, nan], [nan, nan, 4.0]]))
+    torch.testing.assert_close(family.mean(apart), torch.tensor([2.0, 2.0, 4.0], dtype=torch.float64))
 
 
 def test_a_law_is_made_from_its_mean_and_covariance():

@@ -295,10 +295,12 @@ def test_several_columns_are_scored_where_they_are_observed():
     value = [[1.0, 2.0, 3.0], [nan, 1.0, 2.0], [1.0, nan, 3.0], [nan, nan, 1.0]]
     batch = Batch.of([{"value": value}], torch.float64)
     scores = term.log_prob(batch)
-    assert scores.scored.tolist() == [[True, True, True, False]]
+    assert scores.scored.tolist() == [[True, True, True, True]]
     f = term.outputs(batch)[0]
     parts = family.log_probs(f, torch.tensor(value, dtype=torch.float64).nan_to_num(0))
-    expected = torch.stack([parts[0].sum(), parts[1, 1], parts[2, 0], parts.new_zeros(())])
+    one, last = family.column(f, 2)  # of two columns that vary together, where the first is missing
+    alone = one.log_prob(last, torch.tensor([0.0, 0.0, 3.0, 1.0], dtype=torch.float64))
+    expected = torch.stack([parts[0].sum(), parts[1, 1], parts[2, 0] + alone[2], alone[3]])
     assert torch.allclose(scores.values[0], expected)
 
 

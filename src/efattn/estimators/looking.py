@@ -81,8 +81,8 @@ def _log_jacobian(blueprint: "Blueprint", groups: Groups) -> tuple[float, float]
     weight = np.ones(len(observed)) if groups.weight is None else groups.weight
     weight = weight * (1.0 if groups.target is None else groups.target)
     whole = np.zeros_like(observed)
-    for _, _, columns in family.slices():
-        whole[:, columns] = observed[:, columns].all(1, keepdims=True)
+    for part, _, columns in family.slices():
+        whole[:, columns] = observed[:, columns] & (part.partial | observed[:, columns].all(1, keepdims=True))
     counted = weight * whole.any(1)
     total = float(counted.sum())
     return float(np.average(fitted.log_jacobian(whole, groups.item), weights=counted)) if total else 0.0, total

@@ -80,12 +80,6 @@ class Censored(BetweenLimits):
         p = torch.where(low, torch.special.ndtr(a), torch.where(high, torch.special.ndtr(-b), 0.0))
         return p.to(f.dtype)
 
-    def mean(self, f: torch.Tensor) -> torch.Tensor:
-        return self._moments(f)[0].to(f.dtype)
-
-    def variance(self, f: torch.Tensor) -> torch.Tensor:
-        return self._moments(f)[1].clamp_min(1e-30).to(f.dtype)
-
     def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         return self.base.sample(f, generator).clamp(*self.limits.ends)
 
@@ -110,7 +104,7 @@ class Censored(BetweenLimits):
         low = never if self.lower is None else y <= self.lower + NEAR * abs(self.lower)
         return low, never if self.upper is None else y >= self.upper - NEAR * abs(self.upper)
 
-    def _moments(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def moments(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """Of what lies at the limits and between them."""
         exact = precise(f)
         (a, b), inner = self.limits.scores(exact), self.limits.inner(exact)

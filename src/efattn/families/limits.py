@@ -9,6 +9,7 @@ stretch where the density exceeds e^-40 of its largest: far out in a tail nothin
 """
 
 import math
+from abc import abstractmethod
 from dataclasses import dataclass
 from functools import cache
 from numbers import Real
@@ -21,10 +22,13 @@ from efattn.errors import DataError
 from efattn.families.base import Family
 from efattn.families.gaussian import Gaussian
 from efattn.families.log_normal import MEAN_BOUND, VARIANCE_BOUND, LogNormal
+from efattn.families.moments import LEAST
 from efattn.families.stable import LOG_2_PI, bounded, precise
 from efattn.families.supports import DOUBLE, LARGEST, SINGLE, SMALLEST, Between
 
 NODES, DEEP, FAR = 64, 80.0, 60.0  # DEEP: z^2 - r^2 where the integral ends
+STEPS, SMALL, NEAR = 20, 1e-5, 1e-7  # of Newton; of its slopes, and where it has arrived, in standard deviations
+SPREAD_BOUND = {False: 30.0, True: 10.0}  # of log-precisions of the two bases, whether of logarithms
 Limit = float | None
 
 
@@ -212,3 +216,37 @@ class BetweenLimits(Family):
     @property
     def underlying(self) -> Family:
         return self.base
+
+    @abstractmethod
+    def moments(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """Mean and variance, in double precision."""
+
+    def mean(self, f: torch.Tensor) -> torch.Tensor:
+        return self.moments(f)[0].to(f.dtype)
+
+    def variance(self, f: torch.Tensor) -> torch.Tensor:
+        return self.moments(f)[1].clamp_min(1e-30).to(f.dtype)
+
+    def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        """The base whose spread is the one that is asked for, and whose place gives the mean. Simple models tell one
+        spread for all rows of an item, seen or cut off, so that it says more about the base than about what is left of
+        it here. Newton's steps; a mean at a limit or beyond is taken for one just inside."""
+        if self.size == 1:
+            return super().from_moments(mean, variance, start)
+        f = precise(self.base.from_moments(mean, variance, start)).reshape(-1, self.size)
+        (middle, sd), (low, high) = self.limits.place(f), self.limits.ends
+        margin = LEAST * torch.minimum(precise(variance).reshape(-1).sqrt(), torch.full_like(sd, (high - low) / 4))
+        wanted = torch.minimum(torch.maximum(precise(mean).reshape(-1), low + margin), high - margin)
+        moving = torch.arange(len(f), device=f.device)
+        for _ in range(STEPS if len(f) else 0):
+            step, here = SMALL * sd[moving], f[moving]
+            aside = torch.stack((middle[moving] + step, here[:, 1]), -1)
+            found, other = self.moments(torch.stack((here, aside)))[0]
+            slope = ((other - found) / SMALL).clamp_min(torch.finfo(sd.dtype).tiny)
+            off = (wanted[moving] - found) / slope  # in spreads of the base
+            middle[moving] += sd[moving] * off.nan_to_num(0.0).clamp(-1, 1)
+            f[moving, 0] = middle[moving]
+            moving = moving[off.abs() > NEAR]
+            if not len(moving):
+                break
+        return f.reshape(*mean.shape, self.size).to(mean.dtype)

@@ -16,7 +16,7 @@ import torch
 from efattn.families.base import ExponentialFamily, Family, Frozen, ScipyFamily, to_numpy
 from efattn.families.dispersion import check_choice, check_whole
 from efattn.families.gaussian import Gaussian
-from efattn.families.marginal import average, observed
+from efattn.families.marginal import average, moments, observed
 from efattn.families.stable import LOG_2_PI, bounded, precisely, unbounded
 from efattn.families.supports import DOUBLE, Columns, RealLine
 
@@ -34,6 +34,7 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
     name: ClassVar[str] = "multivariate_gaussian"
     scalar: ClassVar[bool] = False
     several_columns: ClassVar[bool] = True
+    partial: ClassVar[bool] = True
     standardised = True
     discrete = False
     exposures = ()
@@ -84,9 +85,18 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
 
     @precisely
     def log_prob(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        """Of the columns that are there, where some are NaN: 0 of none."""
+        shape = torch.broadcast_shapes(f.shape[:-1], y.shape[:-1])
+        f, y = f.expand(*shape, -1), y.expand(*shape, -1)
         mean, b, unit = self._parts(f)
-        z = b.exp() * (unit @ (y - mean).unsqueeze(-1)).squeeze(-1)
-        return -(z**2).sum(-1) / 2 + b.sum(-1) - LOG_2_PI * self.columns / 2
+        there = ~y.isnan()
+        away = torch.where(there, y, mean) - mean
+        z = b.exp() * (unit @ away.unsqueeze(-1)).squeeze(-1)
+        whole = -(z**2).sum(-1) / 2 + b.sum(-1) - LOG_2_PI * self.columns / 2
+        if bool(there.all()):
+            return whole
+        some = ~there.all(-1)
+        return whole.masked_scatter(some, self._marginal(f[some], away[some], there[some]))
 
     def mean(self, f: torch.Tensor) -> torch.Tensor:
         return f[..., : self.columns]
@@ -112,12 +122,18 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
         d = self.columns
         rows, weights = observed(y, weight, columns=d)
         if not len(rows):
-            return rows.new_zeros(self.size)
+            return self._by_column(y, weight)
         mean = average(rows, weights)
         centred = rows - mean
         covariance = (centred * weights.unsqueeze(-1)).T @ centred / weights.sum()
         ridge = 1e-10 * (covariance.diagonal() + 1e-2 * (1 + mean**2))
         return self.from_law(mean, covariance + ridge.diag())
+
+    def _by_column(self, y: torch.Tensor, weight: torch.Tensor | None) -> torch.Tensor:
+        """Where no row has all columns: each by itself."""
+        each = [moments(*observed(column, weight)) for column in y.unbind(-1)]
+        mean, variance = (torch.stack(x).nan_to_num(0.0) for x in zip(*each, strict=True))
+        return self.from_law(mean, variance.clamp_min(1e-10 * (1 + mean**2)).diag())
 
     def from_law(self, mean: torch.Tensor, covariance: torch.Tensor) -> torch.Tensor:
         """The f (..., size) with this mean (..., columns) and covariance (..., columns, columns)."""
@@ -128,6 +144,16 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
         below = torch.tril_indices(self.columns, self.columns, -1, device=mean.device)
         slopes = (root / diagonal.unsqueeze(-1))[..., below[0], below[1]]
         return torch.cat([mean, unbounded(diagonal.log(), LOG_BOUND), unbounded(slopes, SLOPE_BOUND)], -1)
+
+    def _marginal(self, f: torch.Tensor, away: torch.Tensor, there: torch.Tensor) -> torch.Tensor:
+        """log p (row,) of the columns that are there (row, d): a column that is not has variance 1, and is its mean."""
+        scale = self._scale(f)
+        both = there.unsqueeze(-1) & there.unsqueeze(-2)
+        covariance = torch.where(both, scale @ scale.mT, torch.diag_embed((~there).to(f.dtype)))
+        root = torch.linalg.cholesky(covariance)
+        z = torch.linalg.solve_triangular(root, away.unsqueeze(-1), upper=False).squeeze(-1)
+        log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+        return -(z**2).sum(-1) / 2 - log_det - LOG_2_PI * there.sum(-1) / 2
 
     def identified(self, f: torch.Tensor, mean: torch.Tensor) -> torch.Tensor:
         """The means: the units in which f stands are each fit's own."""

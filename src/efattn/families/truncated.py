@@ -14,7 +14,7 @@ import torch
 
 from efattn.families.base import ExponentialFamily, Family
 from efattn.families.gaussian import Gaussian
-from efattn.families.limits import BetweenLimits, Limit, Limits, units
+from efattn.families.limits import SPREAD_BOUND, BetweenLimits, Limit, Limits, units
 from efattn.families.log_normal import LogNormal
 from efattn.families.marginal import average, maximise, observed
 from efattn.families.stable import bounded, precise, precisely, unbounded
@@ -70,11 +70,9 @@ class Truncated(BetweenLimits, ExponentialFamily):
     def log_prob(self, f: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         return self.base.log_prob(f, y) - self._log_mass(f)
 
-    def mean(self, f: torch.Tensor) -> torch.Tensor:
-        return self.limits.inner(f).mean.to(f.dtype)
-
-    def variance(self, f: torch.Tensor) -> torch.Tensor:
-        return self.limits.inner(f).variance.clamp_min(1e-30).to(f.dtype)
+    def moments(self, f: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        inner = self.limits.inner(f)
+        return inner.mean, inner.variance
 
     def sample(self, f: torch.Tensor, generator: torch.Generator | None = None) -> torch.Tensor:
         p = torch.rand(f.shape[:-1], dtype=torch.float64, device=f.device, generator=generator)
@@ -132,6 +130,6 @@ def marginal(family: Any, rows: torch.Tensor, weights: torch.Tensor) -> torch.Te
     best = maximise(lambda f: average(inner.log_prob(f, z), weights), guess)
     best[0] = best[0] * scale + centre
     if len(best) > 1:
-        bound = 30.0 if isinstance(base, Gaussian) else 10.0
-        best[1] = unbounded(bounded(best[1], 30.0) - 2 * float(np.log(scale)), bound)
+        bound = SPREAD_BOUND[isinstance(base, LogNormal)]
+        best[1] = unbounded(bounded(best[1], SPREAD_BOUND[False]) - 2 * float(np.log(scale)), bound)
     return best

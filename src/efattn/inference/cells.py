@@ -84,8 +84,8 @@ def own_log_prob(family: Product, f: Tensor, own: Tensor, item: Tensor | None) -
     total = own.new_zeros(len(own))
     for part, at, columns in family.slices():
         y = own[:, columns]
-        if isinstance(part, MultivariateGaussian):
-            total = total + _marginal_log_prob(part, f[:, at], y)
+        if part.partial:
+            total = total + part.log_prob(f[:, at], y).double()
             continue
         there = ~y[:, 0].isnan()
         if isinstance(part, PerItem) and item is not None:
@@ -109,16 +109,6 @@ def patterns(own: Tensor) -> list[tuple[Tensor, Tensor]]:
     """Rows that lack the same columns, and which of them are there."""
     there, which = (~own.isnan()).unique(dim=0, return_inverse=True)
     return [((which == k).nonzero()[:, 0], one) for k, one in enumerate(there)]
-
-
-def _marginal_log_prob(part: MultivariateGaussian, f: Tensor, own: Tensor) -> Tensor:
-    total = own.new_zeros(len(own))
-    for rows, there in patterns(own):
-        if there.any():
-            covariance = torch.linalg.inv(precision(part, f[rows]))[:, there][:, :, there]
-            law = torch.distributions.MultivariateNormal(part.mean(f[rows])[:, there], covariance, validate_args=False)
-            total[rows] = law.log_prob(own[rows][:, there])
-    return total
 
 
 def _given_own(part: MultivariateGaussian, f: Tensor, drawn: Tensor, own: Tensor) -> Tensor:

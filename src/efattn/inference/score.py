@@ -149,13 +149,13 @@ def unknown_items(groups: Groups) -> int:
 
 
 def log_jacobian(term: Conditionals, schema: Schema, observed: np.ndarray, item: np.ndarray | None) -> np.ndarray:
-    """(row,): of the columns that are scored, which are those of the parts observed whole."""
+    """(row,): of the columns that are scored."""
     if schema.standardiser is None:
         return np.zeros(len(observed))
     assert isinstance(term.family, Product)
     whole = np.zeros_like(observed)
-    for _, _, columns in term.family.slices():
-        whole[:, columns] = observed[:, columns].all(1, keepdims=True)
+    for part, _, columns in term.family.slices():
+        whole[:, columns] = observed[:, columns] & (part.partial | observed[:, columns].all(1, keepdims=True))
     return schema.standardiser.log_jacobian(whole, item)
 
 

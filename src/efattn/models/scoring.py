@@ -204,8 +204,9 @@ class Conditionals(nn.Module, ABC):
         return found.new_zeros(scored.shape).scatter(1, slots, found)
 
     def _value_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
-        """The sum over the parts whose columns are all observed."""
-        y = _need(batch.value, "value")[:, : batch.length]
+        """The sum over the parts whose columns are there."""
+        y, seen = (_need(x, "value")[:, : batch.length] for x in (batch.value, batch.observed))
+        y = y.masked_fill(~seen, torch.nan)
         y = y if slots is None else at(y, slots)
         parts = self._parts_observed(batch, slots) & scored[..., None]
         there = self._columns_of(parts)
@@ -221,11 +222,11 @@ class Conditionals(nn.Module, ABC):
         return torch.cat([parts[..., k : k + 1].expand(*parts.shape[:-1], size) for k, size in enumerate(sizes)], -1)
 
     def _parts_observed(self, batch: Batch, slots: Tensor | None) -> Tensor:
-        """(batch, target, parts): whose columns are all there, and whose kind is known."""
+        """(batch, target, parts): whose columns are there, all or as many as it takes, and whose kind is known."""
         observed = _need(batch.observed, "value")[:, : batch.length]
         there = []
         for part, _, columns in self.family.slices() if isinstance(self.family, Product) else ():
-            whole = observed[..., columns].all(-1)
+            whole = observed[..., columns].any(-1) if part.partial else observed[..., columns].all(-1)
             if isinstance(part, PerItem):
                 whole = whole & (_need(batch.item, "item")[:, : batch.length] < len(part.kinds))
             there.append(whole)
