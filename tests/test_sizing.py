@@ -62,6 +62,13 @@ def test_of_tied_vectors_the_best_effort_tries_no_others():
     assert not list(sizing.others(EFA(effort="best"), sizes))
 
 
+def test_of_long_histories_of_many_items_the_best_effort_tries_deeper_networks():
+    estimator = EFA(context="past", effort="best")
+    tried = list(sizing.others(estimator, sizing.chosen(estimator, "item", 500_000, 3500)))
+    assert any(one.layers == 4 and one.feed_forward and one.norm == "pre" for one in tried)
+    assert all(one.layers <= 2 for one in sizing.others(estimator, sizing.chosen(estimator, "item", 5000, 50)))
+
+
 def test_a_file_knows_the_sizes_that_were_chosen(tmp_path):
     model = efa(**dict.fromkeys(SIZES, "auto")).fit(TABLE, **ROLES)
     assert model.fitted_.network["item"]["width"] == 32

@@ -95,21 +95,21 @@ def chosen(
     if known is None or len(known.group.unique()) < LEAST:
         return None
     half = known.group.unique(return_inverse=True)[1] % 2 == 0
-    values = torch.zeros(len(half), dtype=torch.float64)
+    values, whole = torch.zeros(len(half), dtype=torch.float64), powers(known, shares)
     for rows in (half, ~half):
-        values[rows] = scored(known.some(rows), powers(known.some(~rows), shares))
+        values[rows] = scored(known.some(rows), powers(known.some(~rows), shares, whole))
     alone = known.of_items()
     linear = (alone + shares.clamp_min(1e-300).log()).logsumexp(1)
     gain = torch.zeros(int(known.group.max()) + 1, dtype=torch.float64)
     gain.index_add_(0, known.group, (values - linear) * known.weight)
     if not float(gain.sum()) > float(gain.square().sum().sqrt()):
         return None
-    return Pooled(powers(known, shares).tolist(), values, known.weight, alone, len(known.group.unique()))
+    return Pooled(whole.tolist(), values, known.weight, alone, len(known.group.unique()))
 
 
-def powers(known: Known, near: Tensor) -> Tensor:
-    """(part,): the best, drawn to `near`."""
-    a = near.double().clone()
+def powers(known: Known, near: Tensor, start: Tensor | None = None) -> Tensor:
+    """(part,): the best, drawn to `near`; wherever the search starts, as it is concave."""
+    a = (near if start is None else start).double().clone()
     best = float(scored(known, a) @ known.weight) - _penalty(a, near)
     for _ in range(STEPS):
         slope, curve = _derivatives(known, a)

@@ -44,6 +44,7 @@ MANY_ITEMS, SELDOM, OFTEN = 300, 30, 1000  # items, and rows of each
 SOME_ROWS, MANY_ROWS, MOST_ROWS = 20_000, 100_000, 500_000
 SHORTER = 4  # times fewer steps, where sizes are only compared
 LARGEST_DROPOUT = 0.5
+WIDE = 128  # from which on deeper networks are tried: long histories of many items may want them
 
 
 def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
@@ -99,6 +100,8 @@ def others(estimator: "EFA", sizes: Sizes) -> Iterator[Sizes]:
     if estimator.feed_forward == "auto":
         norm = "pre" if estimator.norm == "auto" else sizes.norm
         yield sizes._replace(feed_forward=2 * sizes.width, norm=norm)
+        if estimator.layers == "auto" and sizes.width >= WIDE:
+            yield sizes._replace(layers=2 * sizes.layers, feed_forward=2 * sizes.width, norm=norm)
     if estimator.layers == "auto":
         yield sizes._replace(layers=1)
 
