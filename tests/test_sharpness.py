@@ -9,7 +9,9 @@ import torch
 
 import efattn
 from efattn import EFA, Training
+from efattn.data import Table
 from efattn.network import Head, ItemVectors, Tied
+from efattn.training import held_out
 
 ITEMS, WIDTH = 7, 4
 
@@ -85,3 +87,18 @@ def test_vectors_are_tied_where_each_item_is_seen_seldom(items: int, rows: int, 
     assert sizing.chosen(EFA(), "item", rows, items).tied == tied
     assert sizing.chosen(EFA(tied=not tied), "item", rows, items).tied != tied
     assert not sizing.chosen(EFA(tied=True), "value", rows, items).tied
+
+
+def test_of_many_held_out_groups_some_say_how_sure_and_all_say_how_good(monkeypatch):
+    model = fitted(refit=False)
+    term = model.fitted_.members[0]["item"]
+    groups = model.fitted_.schema.encode(Table.read(table(seed=1)))
+    monkeypatch.setattr(held_out, "SMALL", groups.count // 3)
+    few = held_out.HeldOut(groups, term, 40, torch.device("cpu"))
+    looked = list[int]()
+    monkeypatch.setattr(
+        held_out, "log_prob_sums", lambda term, batches, device: (looked.append(len(list(batches))) or -1.0, 1.0)
+    )
+    few.score()
+    assert looked[-1] > 2 * looked[0] > 0
+    assert set(looked[:-1]) == {looked[0]}

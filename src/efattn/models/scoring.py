@@ -180,6 +180,8 @@ class Conditionals(nn.Module, ABC):
         return f
 
     def _item_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
+        if slots is None and not self.training and 2 * (few := int(scored.sum(1).max())) <= batch.length:
+            return self._few_log_prob(batch, scored, max(few, 1))
         item = _need(batch.item, "item")[:, : batch.length]
         item = torch.where(scored, item if slots is None else at(item, slots), 0)
         drawn = self.candidates.draw() if self.training and self.candidates is not None else None
@@ -190,16 +192,14 @@ class Conditionals(nn.Module, ABC):
                 mine = item[scored]
                 found = logits.log_prob(mine) if drawn is None else sampled.log_prob(logits, mine, drawn)
                 return found.new_zeros(scored.shape).masked_scatter(scored, found)
-        if slots is None and not self.training and not bool(scored.all()):
-            return self._few_log_prob(batch, scored)
         f = self.outputs(batch, slots)
         if self.support == "distinct":  # rows that are not scored may have ruled out the item that stands in for theirs
             f = torch.where(scored[..., None], f, 0.0)
         return torch.where(scored, self.family.log_prob(f, item), 0.0)
 
-    def _few_log_prob(self, batch: Batch, scored: Tensor) -> Tensor:
-        """The same without outputs for columns that nothing is scored in: of many items they are large."""
-        slots = torch.argsort(~scored, stable=True, dim=1)[:, : max(int(scored.sum(1).max()), 1)]
+    def _few_log_prob(self, batch: Batch, scored: Tensor, few: int) -> Tensor:
+        """The same where each group has so few targets: most of a batch would be computed for nothing."""
+        slots = torch.argsort(~scored, stable=True, dim=1)[:, :few]
         found = self._item_log_prob(batch, slots, at(scored, slots))
         return found.new_zeros(scored.shape).scatter(1, slots, found)
 

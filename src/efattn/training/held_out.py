@@ -30,14 +30,23 @@ class HeldOut:
     def score(self) -> float | None:
         """Per scored target, weighted; None where nothing is scored. A term that can be too sure of itself is made as
         sure as these groups ask for."""
-        found, sharpness = self._score(), self.term.sharpness
-        if found is None or sharpness is None:
-            return found
+        if self.term.sharpness is None:
+            return self._score()
+        every = max(self.groups.count // SMALL, 1)
+        found = self._adjusted(self.term.sharpness, every)
+        return found if every == 1 else self._score()
+
+    def _adjusted(self, sharpness: torch.Tensor, every: int) -> float | None:
+        """The score when it is as sure as one batch of so many asks for: it is one number, and a try takes as long as
+        a score."""
+        found = self._score(every)
+        if found is None:
+            return None
         for factor in (FLATTER, 1 / FLATTER):
             now, start = float(sharpness), found
             while FLATTEST <= now * factor <= SHARPEST:
                 sharpness.fill_(now * factor)
-                other = self._score()
+                other = self._score(every)
                 if other is None or not other > found:
                     break
                 now, found = now * factor, other
@@ -46,10 +55,11 @@ class HeldOut:
                 break
         return found
 
-    def _score(self) -> float | None:
+    def _score(self, every: int = 1) -> float | None:
+        """every: of how many batches one is looked at."""
         batches: Iterable[Batch] | None = self.batches
         if batches is None:
-            plan: Sequence[Any] = self.groups.plan(self.tokens)
+            plan: Sequence[Any] = self.groups.plan(self.tokens)[::every]
             plan = plan if self.team is None else self.team.part(plan)
             batches = self.built.of(plan)
             if self.term.context == "any":
