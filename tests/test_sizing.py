@@ -1,6 +1,7 @@
 """Sizes that are left open follow from the table; what is said stays; efforts differ."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from small import QUICK, SIZES, efa, ratings
@@ -60,6 +61,12 @@ def test_of_tied_vectors_the_best_effort_tries_no_others():
     sizes = sizing.chosen(EFA(), "item", 150_000, 12_000)
     assert sizes.tied
     assert not list(sizing.others(EFA(effort="best"), sizes))
+
+
+def test_of_tied_vectors_the_best_effort_trains_one_network():
+    blueprint = SimpleNamespace(network={"item": sizing.chosen(EFA(), "item", 150_000, 12_000)._asdict()})
+    assert EFA(effort="best")._members(blueprint) == 1
+    assert EFA(effort="best", ensemble=2)._members(blueprint) == 2
 
 
 def test_of_long_histories_of_many_items_the_best_effort_tries_deeper_networks():

@@ -294,7 +294,8 @@ class EFAOptions(_Model):
     own_attributes: Own = _field("auto", _OWN_ATTRIBUTES)
     ensemble: int | Literal["auto"] = _field(
         "auto",
-        "How many members, from other start values, whose mixture predicts; auto for 1, and 3 with the best effort.",
+        "How many members, from other start values, whose mixture predicts; auto for 1, and with the best effort "
+        "for 3, unless item vectors are tied.",
         low=1,
         high=MOST_MEMBERS,
     )

@@ -82,8 +82,7 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
     def _options(self) -> Training:
         return self.training or Training()
 
-    @property
-    def _members(self) -> int:
+    def _members(self, blueprint: Blueprint) -> int:
         """How many."""
         return self.ensemble
 

@@ -90,9 +90,11 @@ class EFA(EFAOptions, GroupEstimator):
         steps = STEPS // QUICK if self.effort == "quick" else STEPS * BEST
         return replace(options, steps=steps)
 
-    @property
-    def _members(self) -> int:
-        usual = MEMBERS if self.effort == "best" else 1
+    def _members(self, blueprint: Blueprint) -> int:
+        """Of a large catalogue a member takes most of a fit, and beside a pool of simple models a second tells little:
+        one, there."""
+        tied = any(sizes.get("tied") for sizes in blueprint.network.values())
+        usual = MEMBERS if self.effort == "best" and not tied else 1
         return usual if self.ensemble == "auto" else int(self.ensemble)
 
     @property

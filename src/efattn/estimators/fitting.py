@@ -100,7 +100,7 @@ class _Fit:
     @property
     def _network_parts(self) -> list[Blueprint]:
         """What each network is fitted to."""
-        return [part for part in self.blueprint.parts for _ in range(self.estimator._members)]
+        return [part for part in self.blueprint.parts for _ in range(self.estimator._members(self.blueprint))]
 
     @property
     def _part_options(self) -> Training:
@@ -129,7 +129,8 @@ class _Fit:
 
     def _mixed(self, some: Blueprint, trained: members.Trained, offers: Any) -> companions.Shares:
         """The estimator has networks and companions of the first part, in the shares that are chosen."""
-        estimator, number, parts = self.estimator, self.estimator._members, self.blueprint.parts
+        estimator, parts = self.estimator, self.blueprint.parts
+        number = estimator._members(self.blueprint)
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
         usual, powers, told, scores = shares.chosen(some.parts, networks, offers, trained.history)
         holes = missing_values.chosen(some.parts, networks, offers, usual, trained.history)
