@@ -245,7 +245,8 @@ class Questions(ABC):
         _probability.
 
         row: the number of the row that is explained, from 0. term="item" explains its item and not its value. item:
-        one that recommend gives: what carried it for the group of that row, or for the one group of the table."""
+        one that recommend gives: what carried it for the group of that row, or for the one group of the table; of a
+        wide table, the column whose cell of that row is explained by the others."""
         how: dict[str, Any] = {"item": item, "term": term, "member": member}
         return inference.explain(self._fitted(), Table.read(table), row, **how)
 
