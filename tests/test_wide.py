@@ -92,6 +92,21 @@ def test_a_row_alone_is_told_the_same_as_among_others(fitted):
             np.testing.assert_allclose(among[name].to_numpy(), alone[name].to_numpy(), rtol=1e-5)
 
 
+def test_laws_of_words_are_asked_in_words(fitted):
+    table = people(seed=7, rows=30)
+    law, told = fitted.predict_distribution(table)["colour"], fitted.predict(table)
+    assert set(law.words) == {"red", "azure", "moss"}
+    for number, word in enumerate(law.words):
+        np.testing.assert_allclose(law.pmf(word), told[f"colour_p_{word}"], rtol=1e-5)
+        np.testing.assert_array_equal(law.pmf(word), law.pmf()[:, number])
+    np.testing.assert_array_equal(law.log_score(table["colour"]), law.log_score())
+    assert set(law.sample(5).ravel()) <= set(law.words)
+    mood = fitted.predict_distribution(table)["mood"]
+    np.testing.assert_allclose(mood.probability(above="low"), mood.pmf("fair") + mood.pmf("high"), atol=1e-9)
+    with pytest.raises(DataError, match="or words: "):
+        law.pmf("mauve")
+
+
 def test_every_verb_takes_wide_tables(fitted):
     other = people(seed=1)
     scores = fitted.log_likelihood(other)

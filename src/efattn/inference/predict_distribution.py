@@ -52,8 +52,11 @@ def predict_distribution(
     for table, groups in encoded(fitted, tables, tell, items=False):
         laws = distributions(fitted, parts, groups, len(table), fitted.calibration if member is None else NONE)
         if fitted.wide is not None:
-            (law,), names = laws.values(), fitted.wide.names
-            laws = {name: replace(law[c :: len(names)], column=name) for c, name in enumerate(names)}
+            (law,), columns = laws.values(), fitted.wide.columns
+            laws = {
+                column.name: replace(law[c :: len(columns)], column=column.name, words=column.levels)
+                for c, column in enumerate(columns)
+            }
             yield Distributions(laws)
         else:
             yield next(iter(laws.values())) if len(laws) == 1 else Distributions(laws)
