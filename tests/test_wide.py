@@ -117,9 +117,39 @@ def test_every_verb_takes_wide_tables(fitted):
     assert list(laws) == CELLS
     np.testing.assert_allclose(laws["age"].mean, fitted.predict(other)["age_mean"])
     assert fitted.evaluate(other) is not None
+    assert fitted.evaluate(other.to_pandas()).items.__class__.__module__.startswith("pandas")
     assert fitted.calibrate(other).predict(other)["age_lower"].is_finite().all()
     with pytest.raises(DataError, match="fit"):
         fitted.calibrate(TABLE)
+
+
+def test_each_column_of_a_wide_table_is_calibrated_by_itself(tmp_path):
+    draw = np.random.default_rng(0)
+    train, other, new = (pl.DataFrame(draw.normal(size=(rows, 3)), schema=list("abc")) for rows in (60, 300, 300))
+    model = efa(family="gaussian").fit_wide(train, progress=False)
+    wild = {"a": pl.col("a") * 4, "b": pl.col("b") / 4}  # of one the laws are now too narrow, of another too wide
+    other, new = other.with_columns(**wild), new.with_columns(**wild, c=pl.lit(None, pl.Float64))
+    model.calibrate(other)
+    assert list(model.fitted_.calibration) == ["a", "b", "c"]
+    assert "calibrated by 300 rows" in model.summary()
+    laws, told = model.predict_distribution(new), model.evaluate(new).items
+    for name in "ab":
+        lower, upper = laws[name].interval(0.8)
+        inside = new[name].is_between(pl.Series(lower), pl.Series(upper)).mean()
+        assert abs(inside - 0.8) < 0.1
+        assert told.filter(column=name)["value_inside@0.8"].item() == pytest.approx(inside)
+        said = model.predict(new, 0.8)
+        np.testing.assert_allclose(said[f"{name}_lower"], lower, rtol=1e-6)
+        np.testing.assert_allclose(said[f"{name}_upper"], upper, rtol=1e-6)
+    filled = model.impute(new, interval=0.8)
+    np.testing.assert_allclose(filled["c_upper"], laws["c"].interval(0.8)[1], rtol=1e-6)
+    model.save(tmp_path / "m.efattn")
+    assert efattn.load(tmp_path / "m.efattn").predict(new).equals(model.predict(new))
+    blank = other.head(40).with_columns(b=pl.when(pl.int_range(pl.len()) < 3).then("b"))
+    assert list(efa(family="gaussian").fit_wide(train, progress=False).calibrate(blank).fitted_.calibration) == [
+        "a",
+        "c",
+    ]
 
 
 def test_files_keep_columns_and_levels(fitted, tmp_path):
