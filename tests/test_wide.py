@@ -152,6 +152,18 @@ def test_each_column_of_a_wide_table_is_calibrated_by_itself(tmp_path):
     ]
 
 
+def test_rows_without_names_that_are_alike_by_chance_are_left_out_of_a_calibration():
+    draw = np.random.default_rng(0)
+    train, other = (pl.DataFrame(draw.normal(size=(rows, 2)), schema=list("ab")) for rows in (40, 30))
+    model = efa(family="gaussian").fit_wide(train, progress=False)
+    one, both = model.calibrate(other).fitted_.calibration["a"], pl.concat([other, train.head(4)])
+    again = model.calibrate(both).fitted_.calibration["a"]
+    assert one.rows == again.rows == 30
+    np.testing.assert_allclose(one.adjusted, again.adjusted, atol=0.02)
+    with pytest.raises(DataError, match="were there when this model was fitted"):
+        model.calibrate(pl.concat([other.head(10), train]))
+
+
 def test_files_keep_columns_and_levels(fitted, tmp_path):
     fitted.save(tmp_path / "m.efattn")
     again = efattn.load(tmp_path / "m.efattn")

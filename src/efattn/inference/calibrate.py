@@ -11,12 +11,13 @@ import numpy as np
 
 from efattn.data import Groups, Table
 from efattn.data.fingerprints import fingerprints
-from efattn.errors import DataError, Note
+from efattn.errors import DataError, Note, counted
 from efattn.inference.calibration import Calibration
 from efattn.inference.fitted import Fitted
 from efattn.inference.predict_distribution import columns_of, distributions
 from efattn.inference.tables import Tell, announce, encoded
 
+SAME = 0.5  # the share of rows from which on they are those of the fit, and not others that are alike
 FEWEST, ENOUGH = 5, 19  # groups; with as many of one row each, a 90 % interval has an end of its own on both sides
 
 
@@ -28,10 +29,10 @@ def calibrate(fitted: Fitted, tables: Iterable[Table], *, seed: int = 0, tell: T
     names = fitted.schema.roles.of("value") if fitted.wide is None else fitted.wide.names
     found: dict[str, list[tuple[np.ndarray, np.ndarray]]] = {name: [] for name in names}
     for table, groups in encoded(fitted, tables, tell, need=("value",), items=False):
-        _refuse_seen(fitted, groups)
+        new = _not_seen(fitted, groups, tell)
         place = _in_turn(groups)
         for name, law in distributions(plain, parts, groups, len(table)).items():
-            mine = law[law.scored]
+            mine = law[law.scored & new[law.group]]
             pit, group = mine.pit(seed=seed), place[mine.group] + first
             for key, rows in columns_of(fitted, name, mine):
                 found[key].append((pit[rows], group[rows]))
@@ -74,14 +75,21 @@ def _in_turn(groups: Groups) -> np.ndarray:
     return place
 
 
-def _refuse_seen(fitted: Fitted, groups: Groups) -> None:
+def _not_seen(fitted: Fitted, groups: Groups, tell: Tell) -> np.ndarray:
+    """(group,): those that the fit has not seen, which are all, or it is refused. Rows of a wide table that have no
+    names are known by what they hold, and two may hold the same: a few such are left out."""
     if fitted.seen is None:
         raise DataError("This file does not say which groups its model was fitted to: fit again, and calibrate that.")
     known = np.isin(fingerprints(groups), fitted.seen)
-    if known.any():
+    nameless = fitted.wide is not None and fitted.wide.id is None
+    if nameless and 0 < known.sum() < SAME * len(groups):
+        told = f"{counted(int(known.sum()), 'row')} of {len(groups):,} hold what a row of the fit holds: left out."
+        tell(Note("same rows", told))
+    elif known.any():
         number = int(groups.numbers[np.flatnonzero(known)[0]])
         which = groups.group_label(number) or "the one group of this table"
         raise DataError(
             f"{int(known.sum()):,} of {len(groups):,} groups were there when this model was fitted, {which} first: "
             "calibrate with groups that it has not seen. If they are others of the same names, rename them."
         )
+    return ~known
