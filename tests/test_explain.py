@@ -3,6 +3,7 @@
 import numpy as np
 import polars as pl
 import pytest
+from shell import forked
 from small import efa, weather
 from small_models import BOTH, TABLE, fitted
 
@@ -149,3 +150,20 @@ def test_a_score_says_what_it_is():
     assert past.scores(table)["kind"] == "log-likelihood"
     assert "leave-one-out" in others.summary()
     assert "leave-one-out" not in past.summary()
+
+
+def test_a_cell_of_a_wide_table_is_named_by_row_and_column(tmp_path):
+    table = pl.DataFrame(np.random.default_rng(0).normal(size=(40, 3)), schema=["a", "b", "c"])
+    model = efa(family="gaussian").fit_wide(table, progress=False)
+    found = model.explain(table, 5, item="b")
+    assert set(found["column"]) == {"a", "c"}
+    assert found.columns[1:] == ["attention", "b_natural", "b_mean", "b_mean_without"]
+    np.testing.assert_allclose(found["b_mean"] + found["b_mean_without"], model.predict(table)["b_mean"][5], rtol=1e-5)
+    model.save(tmp_path / "m.efattn")
+    table.write_csv(tmp_path / "t.csv")
+    words = ("explain", "m.efattn", "t.csv", "--row", 5, "--item", "b", "-o", "e.parquet")
+    forked(*words, cwd=tmp_path).good()
+    np.testing.assert_allclose(pl.read_parquet(tmp_path / "e.parquet")["b_mean"], found["b_mean"])
+    for wrong in ({"row": 5, "item": "d"}, {"row": -1, "item": "b"}, {"row": 40, "item": "b"}, {"item": "b"}):
+        with pytest.raises(DataError, match=r"row|item"):
+            model.explain(table, **wrong)

@@ -131,6 +131,32 @@ def test_a_measurement_is_worth_what_it_takes_from_the_others():
     assert worth["y_sd"].item() == pytest.approx(np.sqrt(now["b"]), rel=1e-6)
 
 
+def test_the_cell_of_a_wide_table_that_tells_most_of_its_row_comes_first(tmp_path):
+    draw = np.random.default_rng(0).normal(size=(300, 3)) @ np.array([[1, 0.9, 0.5], [0, 0.5, 0], [0, 0, 1]])
+    table = pl.DataFrame(draw, schema=list("abc")).with_columns(name=pl.format("p{}", pl.int_range(pl.len())))
+    model = SimpleModel(simple.GaussianConditional(), family="gaussian").fit_wide(table, id="name", validation=None)
+    ask = pl.DataFrame({"name": ["x", "y"], "a": [None, 0.3], "b": [None, None], "c": [None, None]})
+    ask = ask.cast(dict.fromkeys("abc", pl.Float64))
+    told = model.where_next(ask)
+    assert told.columns == ["row", "name", "column", "reduction"]
+    assert told.filter(pl.col("row") == 0)["column"].to_list()[0] == "a"
+    assert set(told.filter(name="y")["column"]) == {"b", "c"}
+
+    def spread(a):  # nearly the same whatever is measured
+        row = pl.DataFrame({"name": ["x"], "a": [a], "b": [None], "c": [None]}, schema_overrides=ask.schema)
+        return model.predict(row).select(pl.col("b_sd", "c_sd") ** 2).row(0)
+
+    fall = sum(1 - after / now for now, after in zip(spread(None), spread(0.7), strict=True))
+    assert told.filter(name="x", column="a")["reduction"].item() == pytest.approx(fall, rel=0.05)
+    model.save(tmp_path / "m.efattn")
+    ask.write_parquet(tmp_path / "t.parquet")
+    forked("where-next", "m.efattn", "t.parquet", "-o", "w.parquet", cwd=tmp_path).good()
+    assert pl.read_parquet(tmp_path / "w.parquet").equals(told)
+    for wrong in ((table.head(2),), (ask, ask)):
+        with pytest.raises(DataError, match="missing"):
+            model.where_next(*wrong)
+
+
 def test_a_grid_of_new_places_is_predicted_from_attributes_alone(tmp_path):
     model, table, _ = fitted("places")
     day = table.filter(pl.col("day") == 3)

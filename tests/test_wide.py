@@ -92,6 +92,21 @@ def test_a_row_alone_is_told_the_same_as_among_others(fitted):
             np.testing.assert_allclose(among[name].to_numpy(), alone[name].to_numpy(), rtol=1e-5)
 
 
+def test_laws_of_words_are_asked_in_words(fitted):
+    table = people(seed=7, rows=30)
+    law, told = fitted.predict_distribution(table)["colour"], fitted.predict(table)
+    assert set(law.words) == {"red", "azure", "moss"}
+    for number, word in enumerate(law.words):
+        np.testing.assert_allclose(law.pmf(word), told[f"colour_p_{word}"], rtol=1e-5)
+        np.testing.assert_array_equal(law.pmf(word), law.pmf()[:, number])
+    np.testing.assert_array_equal(law.log_score(table["colour"]), law.log_score())
+    assert set(law.sample(5).ravel()) <= set(law.words)
+    mood = fitted.predict_distribution(table)["mood"]
+    np.testing.assert_allclose(mood.probability(above="low"), mood.pmf("fair") + mood.pmf("high"), atol=1e-9)
+    with pytest.raises(DataError, match="or words: "):
+        law.pmf("mauve")
+
+
 def test_every_verb_takes_wide_tables(fitted):
     other = people(seed=1)
     scores = fitted.log_likelihood(other)
@@ -102,9 +117,51 @@ def test_every_verb_takes_wide_tables(fitted):
     assert list(laws) == CELLS
     np.testing.assert_allclose(laws["age"].mean, fitted.predict(other)["age_mean"])
     assert fitted.evaluate(other) is not None
+    assert fitted.evaluate(other.to_pandas()).items.__class__.__module__.startswith("pandas")
     assert fitted.calibrate(other).predict(other)["age_lower"].is_finite().all()
     with pytest.raises(DataError, match="fit"):
         fitted.calibrate(TABLE)
+
+
+def test_each_column_of_a_wide_table_is_calibrated_by_itself(tmp_path):
+    draw = np.random.default_rng(0)
+    train, other, new = (pl.DataFrame(draw.normal(size=(rows, 3)), schema=list("abc")) for rows in (60, 300, 300))
+    model = efa(family="gaussian").fit_wide(train, progress=False)
+    wild = {"a": pl.col("a") * 4, "b": pl.col("b") / 4}  # of one the laws are now too narrow, of another too wide
+    other, new = other.with_columns(**wild), new.with_columns(**wild, c=pl.lit(None, pl.Float64))
+    model.calibrate(other)
+    assert list(model.fitted_.calibration) == ["a", "b", "c"]
+    assert "calibrated by 300 rows" in model.summary()
+    laws, told = model.predict_distribution(new), model.evaluate(new).items
+    for name in "ab":
+        lower, upper = laws[name].interval(0.8)
+        inside = new[name].is_between(pl.Series(lower), pl.Series(upper)).mean()
+        assert abs(inside - 0.8) < 0.1
+        assert told.filter(column=name)["value_inside@0.8"].item() == pytest.approx(inside)
+        said = model.predict(new, 0.8)
+        np.testing.assert_allclose(said[f"{name}_lower"], lower, rtol=1e-6)
+        np.testing.assert_allclose(said[f"{name}_upper"], upper, rtol=1e-6)
+    filled = model.impute(new, interval=0.8)
+    np.testing.assert_allclose(filled["c_upper"], laws["c"].interval(0.8)[1], rtol=1e-6)
+    model.save(tmp_path / "m.efattn")
+    assert efattn.load(tmp_path / "m.efattn").predict(new).equals(model.predict(new))
+    blank = other.head(40).with_columns(b=pl.when(pl.int_range(pl.len()) < 3).then("b"))
+    assert list(efa(family="gaussian").fit_wide(train, progress=False).calibrate(blank).fitted_.calibration) == [
+        "a",
+        "c",
+    ]
+
+
+def test_rows_without_names_that_are_alike_by_chance_are_left_out_of_a_calibration():
+    draw = np.random.default_rng(0)
+    train, other = (pl.DataFrame(draw.normal(size=(rows, 2)), schema=list("ab")) for rows in (40, 30))
+    model = efa(family="gaussian").fit_wide(train, progress=False)
+    one, both = model.calibrate(other).fitted_.calibration["a"], pl.concat([other, train.head(4)])
+    again = model.calibrate(both).fitted_.calibration["a"]
+    assert one.rows == again.rows == 30
+    np.testing.assert_allclose(one.adjusted, again.adjusted, atol=0.02)
+    with pytest.raises(DataError, match="were there when this model was fitted"):
+        model.calibrate(pl.concat([other.head(10), train]))
 
 
 def test_files_keep_columns_and_levels(fitted, tmp_path):

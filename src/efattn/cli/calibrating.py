@@ -7,7 +7,6 @@ import typer
 
 from efattn.cli import arguments, output, tables
 from efattn.cli.messages import note, say
-from efattn.errors import counted
 
 OUTPUT = Annotated[
     Path, typer.Option("--output", "-o", metavar="FILE", help="Where the calibrated model goes.", show_default=False)
@@ -38,11 +37,11 @@ def calibrate(
 
     from efattn import inference
     from efattn.estimators import saving
+    from efattn.inference import calibration
 
     pieces = tables.Pieces(fitted, table, layout, piece_size, "Calibrating")
     adjusted = inference.calibrate(fitted, pieces, tell=note)
     saving.save(adjusted, output_)
-    for name, one in adjusted.calibration.items():
-        by = f"{counted(one.rows, 'row')} in {counted(one.groups, 'group')}"
-        say(f"Intervals and quantiles of {name} are calibrated by {by}.")
+    for told in calibration.told(adjusted.calibration):
+        say(f"{told}.")
     say(f"Wrote {output_}.")

@@ -26,7 +26,7 @@ def add_to(app: typer.Typer) -> None:
             "efattn sample m.efattn --given histories.csv --length 20 --seed 1",
         ),
         (forecast, "efattn forecast m.efattn days.csv --steps 5 -o next.csv"),
-        (where_next, "efattn where-next m.efattn stations.csv places.csv"),
+        (where_next, "efattn where-next m.efattn stations.csv places.csv", "efattn where-next wide.efattn people.csv"),
     ):
         arguments.add(app, verb, *examples)
 
@@ -114,8 +114,13 @@ def where_next(
     model: arguments.Model,
     table: arguments.Source,
     candidates: Annotated[
-        str, typer.Argument(metavar="CANDIDATES", help="Rows that might be measured.", show_default=False)
-    ],
+        str | None,
+        typer.Argument(
+            metavar="[CANDIDATES]",
+            help="Rows that might be measured; of a wide table, its missing cells are.",
+            show_default=False,
+        ),
+    ] = None,
     draws: Annotated[int, typer.Option(min=1, help="Of what each measurement may give.")] = 20,
     seed: arguments.Seed = 0,
     member: arguments.Member = None,
@@ -125,14 +130,16 @@ def where_next(
 ) -> None:
     """Which of some candidates to measure next.
 
-    Those first whose measurement would lower the expected variance of the other candidates most."""
-    answer.check(table, candidates, model)
+    Those first whose measurement would lower the expected variance of the other candidates most. Of a wide table, which
+    missing cell would tell most about the others of its row."""
+    answer.check(table, *([] if candidates is None else [candidates]), model)
     fitted = tables.load_for(model, table, layout)
-    tables.check_table(candidates, layout)
+    if candidates is not None:
+        tables.check_table(candidates, layout)
 
     from efattn import inference
 
-    both = tables.read(table, layout), tables.read(candidates, layout)
+    both = tables.read(table, layout), None if candidates is None else tables.read(candidates, layout)
     with tables.working("Drawing"):
         told = inference.where_next(fitted, *both, draws=draws, seed=seed, member=member, tell=note)
     answer.give([_as_polars(told)])

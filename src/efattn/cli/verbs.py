@@ -253,7 +253,7 @@ def explain(
         typer.Option(
             metavar="NAME",
             help="An item that recommend gives, for the group of that row, or the one there is; repeat for several "
-            "columns.",
+            "columns. Of a wide table, the column whose cell is explained.",
             show_default=False,
         ),
     ] = None,

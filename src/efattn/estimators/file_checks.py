@@ -158,9 +158,10 @@ def lengths(tensor: Tensor | None) -> np.ndarray | None:
     return found
 
 
-def calibration(saved: Any, schema: Schema) -> dict[str, Calibration]:
-    """By value column: knots from 0 to 1, rising."""
-    if not isinstance(saved, dict) or not set(saved) <= {*schema.roles.of("value")}:
+def calibration(saved: Any, schema: Schema, layout: Wide | None) -> dict[str, Calibration]:
+    """By value column, or by column of a wide table: knots from 0 to 1, rising."""
+    known = {*schema.roles.of("value"), *(() if layout is None else layout.names)}
+    if not isinstance(saved, dict) or not set(saved) <= known:
         raise DataError("its calibration is of none of its columns")
     found = {name: Calibration.from_json(one) for name, one in saved.items()}
     for one in found.values():

@@ -75,6 +75,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         raise DataError("it has other members than it says")
     models = tuple(_member(estimator, blueprint, about, tensors, k) for k in range(number))
     file_checks.check_history(about, models[0].terms)
+    layout = file_checks.wide(about.get("wide"), schema)
     estimator.fitted_ = Fitted(
         estimator=kind,
         parameters=estimator.get_params(deep=False),
@@ -93,8 +94,8 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         frames=about.get("frames", "polars"),
         seen=file_checks.seen(tensors.get("seen.groups")),
         lengths=file_checks.lengths(tensors.get("lengths.groups")),
-        calibration=file_checks.calibration(about.get("calibration", {}), schema),
-        wide=file_checks.wide(about.get("wide"), schema),
+        calibration=file_checks.calibration(about.get("calibration", {}), schema, layout),
+        wide=layout,
         held_out=file_checks.held_out(about.get("held_out", {}), models[0].terms),
         powers=file_checks.powers(about.get("powers", {}), models[0]),
     )

@@ -178,13 +178,14 @@ class Questions(ABC):
         return inference.forecast(self._fitted(), Table.read(table), steps, **how, burn_in=burn_in, member=member)
 
     def where_next(
-        self, table: Any, candidates: Any, *, draws: int = 20, seed: int = 0, member: int | None = None
+        self, table: Any, candidates: Any = None, *, draws: int = 20, seed: int = 0, member: int | None = None
     ) -> Any:
         """Which of the candidates to measure: rows without values, in groups of the table. They come back with those
         first whose measurement would lower the expected variance of the other candidates most, with <value>_sd, what is
         not known of each, and <value>_reduction, the fall of the others' summed variance, averaged over draws of what
-        the measurement may give."""
-        both = Table.read(table), Table.read(candidates)
+        the measurement may give. Of a wide table the missing cells are candidates: row, column and reduction, the
+        summed shares by which the variances of the row's other missing cells fall."""
+        both = Table.read(table), None if candidates is None else Table.read(candidates)
         return inference.where_next(self._fitted(), *both, draws=draws, seed=seed, member=member)
 
     def evaluate(
@@ -245,7 +246,8 @@ class Questions(ABC):
         _probability.
 
         row: the number of the row that is explained, from 0. term="item" explains its item and not its value. item:
-        one that recommend gives: what carried it for the group of that row, or for the one group of the table."""
+        one that recommend gives: what carried it for the group of that row, or for the one group of the table; of a
+        wide table, the column whose cell of that row is explained by the others."""
         how: dict[str, Any] = {"item": item, "term": term, "member": member}
         return inference.explain(self._fitted(), Table.read(table), row, **how)
 

@@ -142,7 +142,9 @@ def request_examples(fitted: Fitted, examples: Examples | None) -> dict[str, dic
         else {"groups": 2, "length": 3},
         "joint": {"table": table, "orders": 2},
         "forecast": {"table": table, "steps": 2, "draws": 5},
-        "where-next": {"table": table[:1], "candidates": [{**row, **dict.fromkeys(values)} for row in table[1:]]},
+        "where-next": {"table": table[:1], "candidates": [{**row, **dict.fromkeys(values)} for row in table[1:]]}
+        if fitted.wide is None
+        else {"table": [{**row, **dict.fromkeys(fitted.wide.names[:2])} for row in table[:1]]},
         "explain": {"table": table, "row": 0},
         "score": {"table": table},
         "evaluate": {"table": table},

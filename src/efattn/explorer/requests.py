@@ -125,7 +125,7 @@ class WhereNext(Body):
     """Which of the candidates to measure: those first that would lower the expected variance of the others most."""
 
     table: Entries
-    candidates: Entries
+    candidates: Entries | None = None
     draws: Annotated[StrictInt, Field(ge=1, le=1000)] = 20
     seed: Annotated[StrictInt, Field(ge=0, lt=2**63)] = 0
     member: Member = None

@@ -143,11 +143,14 @@ class Served:
 
     def where_next(self, body: requests.WhereNext) -> Question:
         how = {name: x for name, x in requests.options(body).items() if name != "candidates"}
-        asked = check_count(rows_in(body.candidates), self.limits.rows)
-        self._check_passes(body.draws * asked * (asked + rows_in(body.table)))  # all rows once more for each candidate
+        cells = 1 if self.fitted.wide is None else len(self.fitted.wide)
+        asked = check_count(rows_in(body.candidates or body.table), self.limits.rows) * cells
+        rows = rows_in(body.table) * cells + (asked if body.candidates else 0)
+        self._check_passes(body.draws * asked * rows)  # all rows once more for each candidate
 
         def ask(table: Table, tell: Any) -> Any:
-            return inference.where_next(self.fitted, table, self._table(body.candidates), **how, tell=tell)
+            candidates = self._table(body.candidates) if body.candidates else None
+            return inference.where_next(self.fitted, table, candidates, **how, tell=tell)
 
         return Question(*self._rows(body.table, ask))
 

@@ -93,9 +93,11 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
         away = torch.where(there, y, mean) - mean
         z = b.exp() * (unit @ away.unsqueeze(-1)).squeeze(-1)
         whole = -(z**2).sum(-1) / 2 + b.sum(-1) - LOG_2_PI * self.columns / 2
-        if bool(there.all()):
-            return whole
         some = ~there.all(-1)
+        if y.device.type != "cpu":  # finding such rows would wait for a GPU
+            return torch.where(some, self._marginal(f, away, there), whole)
+        if not bool(some.any()):
+            return whole
         return whole.masked_scatter(some, self._marginal(f[some], away[some], there[some]))
 
     def mean(self, f: torch.Tensor) -> torch.Tensor:
@@ -150,7 +152,7 @@ class MultivariateGaussian(ScipyFamily, ExponentialFamily):
         scale = self._scale(f)
         both = there.unsqueeze(-1) & there.unsqueeze(-2)
         covariance = torch.where(both, scale @ scale.mT, torch.diag_embed((~there).to(f.dtype)))
-        root = torch.linalg.cholesky(covariance)
+        root = torch.linalg.cholesky_ex(covariance).L
         z = torch.linalg.solve_triangular(root, away.unsqueeze(-1), upper=False).squeeze(-1)
         log_det = root.diagonal(dim1=-2, dim2=-1).log().sum(-1)
         return -(z**2).sum(-1) / 2 - log_det - LOG_2_PI * there.sum(-1) / 2

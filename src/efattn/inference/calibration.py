@@ -17,7 +17,10 @@ from typing import Any, final
 
 import numpy as np
 
+from efattn.errors import counted
+
 SERIES, SURE = 10, 1.645  # groups in a row, at least, to be found alike; standard errors: one side of 5 %
+FEW = 3  # columns that are told of by name
 KNOTS = 512  # places that are kept; of more, as many in equal steps of G
 
 
@@ -60,6 +63,19 @@ class Calibration:
     def from_json(cls, saved: Mapping[str, Any]) -> "Calibration":
         own, adjusted = (np.array(saved[name], np.float64) for name in ("own", "adjusted"))
         return cls(own, adjusted, saved["rows"], saved["groups"])
+
+
+def told(calibration: Mapping[str, Calibration]) -> list[str]:
+    """Which columns are calibrated, and by how much."""
+    if len(calibration) > FEW:
+        rows = [one.rows for one in calibration.values()]
+        how_many = f"{min(rows):,} to {max(rows):,}" if min(rows) < max(rows) else f"{rows[0]:,}"
+        return [f"Intervals and quantiles of {len(calibration)} columns are calibrated by {how_many} rows each"]
+    return [
+        f"Intervals and quantiles of {name} are calibrated by {counted(one.rows, 'row')} in "
+        f"{counted(one.groups, 'group')}"
+        for name, one in calibration.items()
+    ]
 
 
 def independent(pit: np.ndarray, group: np.ndarray) -> float:

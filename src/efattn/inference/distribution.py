@@ -41,7 +41,8 @@ class Distribution:
     are those of the model's own law, which `own` has whole.
 
     observed: the table's own values, NaN where missing; scored: which rows count in a score; group: the number of each
-    row's group; item: of its item, in `items`."""
+    row's group; item: of its item, in `items`; words: of a column of a wide table that holds words, what the whole
+    numbers 0, 1, ... stand for: x and y may be words, and draws are."""
 
     column: str
     laws: tuple[tuple[np.ndarray, Laws], ...]  # rows, and what is said of them
@@ -53,6 +54,7 @@ class Distribution:
     item: np.ndarray | None = None
     items: Vocabulary | None = None
     calibration: Calibration | None = None
+    words: tuple[str, ...] = ()
 
     def __len__(self) -> int:
         return len(self.centre)
@@ -187,7 +189,8 @@ class Distribution:
         found = np.zeros((len(self), int(n)))
         for rows, laws in self.laws:
             found[rows] = laws.sample(int(n), generator).numpy()
-        return found * self.scale[:, None] + self.centre[:, None]
+        found = found * self.scale[:, None] + self.centre[:, None]
+        return np.array(self.words, object)[found.round().astype(int)] if self.words else found
 
     # ---- beside what happened
 
@@ -240,10 +243,22 @@ class Distribution:
         return p if self.calibration is None else np.asarray(self.calibration.probability(p))
 
     def _values(self, y: Any) -> np.ndarray:
-        values = self.observed if y is None else np.asarray(y, np.float64)
+        values = self.observed if y is None else self._numbers("y", y)
         if values.shape != (len(self),):
             raise DataError(f"{named('y')} is one value per row, {len(self):,}; found shape {values.shape}.")
         return values
+
+    def _numbers(self, name: str, x: Any) -> np.ndarray:
+        """Words by what stands for them, NaN for none."""
+        try:
+            entries = np.asarray(x)
+            if self.words and entries.dtype.kind not in "fiub":
+                known = {word: float(number) for number, word in enumerate(self.words)}
+                entries = np.vectorize(lambda one: np.nan if one is None else known[one], otypes=[float])(entries)
+            return entries.astype(np.float64)
+        except (KeyError, TypeError, ValueError) as error:
+            wanted = f"a number, or numbers{', or words: ' + ', '.join(self.words[:12]) if self.words else ''}"
+            raise DataError(f"{name} is {wanted}; found {x!r}.") from error
 
     def _told(self, ask: Callable[[Laws], Tensor]) -> np.ndarray:
         found = np.zeros(len(self))
@@ -253,10 +268,7 @@ class Distribution:
 
     def _at(self, ask: Asked, x: Any) -> np.ndarray:
         """ask(laws, y'), at x in the table's units."""
-        try:
-            values = np.asarray(x, np.float64)
-        except (TypeError, ValueError) as error:
-            raise DataError(f"x is a number, or numbers; found {x!r}.") from error
+        values = self._numbers("x", x)
         lines = (len(self), values.shape[1]) if values.ndim == 2 else (len(self),)
         if values.ndim > 2 or values.shape not in ((), lines, (1, *lines[1:])):
             raise DataError(

@@ -11,7 +11,7 @@ An item that the model does not know counts as missed. Repeats, whose item is in
 told apart.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral
 from typing import Any, NamedTuple, final
@@ -50,14 +50,19 @@ def evaluate(
     "auto" for the first of these that suits: a model of items from the past predicts the last. target: that column, by
     default the model's. seen: whether items of a row's context are ranked too, by default if the model allows them."""
     question = _Question(fitted, _lengths(k), rows, target, seen, member)
-    kind, pieces = fitted.frames, list[_Piece]()
-    for asked in encoded(fitted, tables, tell, need=("value",) if "value" in fitted.terms else ()):
-        kind = asked.table.kind
+    kinds, pieces = [fitted.frames], list[_Piece]()
+
+    def noted() -> Iterator[Table]:
+        for table in tables:
+            kinds.append(table.kind)
+            yield table
+
+    for asked in encoded(fitted, noted(), tell, need=("value",) if "value" in fitted.terms else ()):
         pieces.append(question.answered(asked))
     whole = _joined(pieces)
     if not any(np.isfinite(one).any() for one in whole.entries.values()):
         raise DataError("No row of this table can be evaluated: none is asked for, or every one is missing.")
-    return question.evaluation(whole, kind)
+    return question.evaluation(whole, kinds[-1])
 
 
 class _Piece(NamedTuple):

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from efattn.data import Batch, Groups, Table
 from efattn.data.groups import Observations
+from efattn.data.wide import VALUE
 from efattn.errors import DataError, named, option
 from efattn.families import ExponentialFamily, Product
 from efattn.inference import frames, mixture
@@ -46,7 +47,10 @@ def explain(
 
     row: which row is explained, from 0. term: "value" (the default where there are values) or "item". item: one that is
     recommended: what carried it as the next (past) or a missing one (others) of the group of that row, or of the one
-    group there is."""
+    group there is. Of a wide table: the column whose cell of that row is explained."""
+    column = None
+    if fitted.wide is not None and item is not None:
+        column, row, item = item, _cell(fitted, row, item), None
     of_items = _of_items(fitted, term, item)
     parts = fitted.parts_of("item" if of_items else "value", "be explained", member)
     (asked,) = encoded(fitted, [table], tell)
@@ -61,7 +65,21 @@ def explain(
 
     largest = next(name for name in told if name.endswith("_natural" if of_items else "_mean"))
     frame = pl.DataFrame(columns, strict=False)
-    return table.same_kind(frame.sort(pl.col(largest).abs(), descending=True, maintain_order=True))
+    frame = frame.sort(pl.col(largest).abs(), descending=True, maintain_order=True)
+    if column is not None:  # all of one row, told of by its columns
+        frame = frame.drop("row").rename({name: name.replace(VALUE, column, 1) for name in told})
+    return table.same_kind(frame)
+
+
+def _cell(fitted: Fitted, row: int | None, column: Any) -> int:
+    """The number of a cell of a wide table, row by row."""
+    assert fitted.wide is not None
+    names = fitted.wide.names
+    if column not in names:
+        raise DataError(f"{named('item')} is a column of the wide table; found {column!r}.", option="item")
+    if not isinstance(row, Integral) or isinstance(row, bool) or row < 0:
+        raise DataError(f"Say which {named('row')} is explained, by its number from 0; found {row!r}.", option="row")
+    return int(row) * len(names) + names.index(column)
 
 
 def _of_items(fitted: Fitted, term: str | None, item: Any) -> bool:

@@ -80,7 +80,9 @@ def expected(
         mean = mixture.mean(family, one.outputs, one.shares)
         answers = {"mean": mean, "sd": mixture.variance(family, one.outputs, one.shares).sqrt()}
         for kind, p in ends.items():
-            answers[kind] = mixture.quantile(family, one.outputs, one.shares, adjusted(fitted, names, p, mean))
+            answers[kind] = mixture.quantile(
+                family, one.outputs, one.shares, adjusted(fitted, names, p, mean, one.item)
+            )
         for kind, values in answers.items():
             out[kind][one.row] = in_units(fitted, values.numpy(), one.item, spread=kind == "sd")
         for kind, told in zip(MODES, holes.modes(fitted.family, one), strict=True):

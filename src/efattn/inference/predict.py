@@ -156,7 +156,7 @@ def expected(
         for f, parted, some in views(family, batch, members, shares, names, given):
             answers = {"mean": mixture.mean(family, f, parted), "sd": mixture.variance(family, f, parted).sqrt()}
             for kind, p in ends.items():
-                answers[kind] = mixture.quantile(family, f, parted, adjusted(fitted, names, p, answers["mean"]))
+                answers[kind] = mixture.quantile(family, f, parted, adjusted(fitted, names, p, answers["mean"], item))
             for kind, values in answers.items():
                 plain = in_units(fitted, values.numpy(), item, spread=kind == "sd")
                 for name, c in some.items():
@@ -168,10 +168,16 @@ def expected(
     return columns
 
 
-def adjusted(fitted: Fitted, names: Sequence[str], p: float, like: Tensor) -> float | Tensor:
-    """The level at which a quantile is read off: p itself, or of each column (..., columns) where it is calibrated."""
+def adjusted(fitted: Fitted, names: Sequence[str], p: float, like: Tensor, item: np.ndarray | None) -> float | Tensor:
+    """The level at which a quantile is read off: p itself, or of each column (..., columns) where it is calibrated; of
+    columns of a wide table, which are items (...,), of each of these."""
     if not fitted.calibration:
         return p
+    if item is not None and not set(fitted.calibration) <= set(names):
+        levels = np.full(len(fitted.vocabulary) + 1, p)
+        for name, one in fitted.calibration.items():
+            levels[fitted.vocabulary.number(name)] = one.level(p)
+        return torch.from_numpy(levels[np.minimum(item, len(levels) - 1)])[..., None].expand_as(like)
     found = [fitted.calibration[name].level(p) if name in fitted.calibration else p for name in names]
     return torch.tensor(found, dtype=torch.float64).expand_as(like)
 

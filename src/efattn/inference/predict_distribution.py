@@ -50,13 +50,26 @@ def predict_distribution(
     parts = fitted.parts_of("value", "give distributions of values", member)
     parts = tuple(part for part in parts if part.ever)
     for table, groups in encoded(fitted, tables, tell, items=False):
-        laws = distributions(fitted, parts, groups, len(table), fitted.calibration if member is None else NONE)
+        calibration = fitted.calibration if member is None else NONE
+        laws = distributions(fitted, parts, groups, len(table), calibration)
         if fitted.wide is not None:
-            (law,), names = laws.values(), fitted.wide.names
-            laws = {name: replace(law[c :: len(names)], column=name) for c, name in enumerate(names)}
+            (law,), columns, laws = laws.values(), fitted.wide.columns, {}
+            for c, column in enumerate(columns):
+                own = calibration.get(column.name, law.calibration)
+                one = replace(law[c :: len(columns)], column=column.name, words=column.levels, calibration=own)
+                laws[column.name] = one
             yield Distributions(laws)
         else:
             yield next(iter(laws.values())) if len(laws) == 1 else Distributions(laws)
+
+
+def columns_of(fitted: Fitted, name: str, law: Distribution) -> Iterator[tuple[str, np.ndarray]]:
+    """The rows (row,) of a law that are of one column: of a wide table's values each column by its name."""
+    if fitted.wide is None or law.item is None:
+        yield name, np.ones(len(law), bool)
+        return
+    for column in fitted.wide.names:
+        yield column, law.item == fitted.vocabulary.find(column)
 
 
 @torch.no_grad()

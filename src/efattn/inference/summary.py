@@ -6,6 +6,7 @@ from typing import Any
 from efattn.data.item_features import ItemFeatures
 from efattn.errors import Note, counted
 from efattn.families import Product
+from efattn.inference import calibration
 from efattn.inference.fitted import Companion, Fitted
 
 LOOKS_AT = {
@@ -35,9 +36,7 @@ def summary(fitted: Fitted, show: Callable[[Note], str] = str) -> str:
         ways = zip(schema.roles.of("value"), schema.standardiser.methods, strict=True)
         inside = ", ".join(f"{name} ({how})" for name, how in ways if how != "none")
         lines += [f"Standardised inside: {inside}."] if inside else []
-    for name, one in fitted.calibration.items():
-        by = f"{counted(one.rows, 'row')} in {counted(one.groups, 'group')}"
-        lines.append(f"Intervals and quantiles of {name} are calibrated by {by} that it was not fitted to.")
+    lines += [f"{told} that it was not fitted to." for told in calibration.told(fitted.calibration)]
     if schema.lags:
         lines.append(f"Sees {schema.lags} earlier time step{'s' if schema.lags > 1 else ''}.")
     if fitted.context != "past":

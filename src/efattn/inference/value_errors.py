@@ -8,11 +8,13 @@ inside       at 0.5, 0.8, 0.9, 0.95: whether y lies in the middle interval that 
 pit          P(Y <= y), uniform if the laws are right
 """
 
+from dataclasses import replace
+
 import numpy as np
 
 from efattn.data import Groups
 from efattn.inference.fitted import Fitted
-from efattn.inference.predict_distribution import distributions
+from efattn.inference.predict_distribution import columns_of, distributions
 from efattn.inference.reliability import LEVELS, row_errors
 from efattn.inference.score import term_scores
 
@@ -28,11 +30,18 @@ def value_errors(
     log_score = np.where(scores.scored, scores.values, np.nan)
     found: dict[tuple[str, str, float | None], np.ndarray] = {(term, "log_score", None): log_score}
     parts = fitted.parts_of("value", "be evaluated", member)
-    for name, law in distributions(fitted, parts, groups, rows, fitted.calibration if member is None else {}).items():
+    calibration = fitted.calibration if member is None else {}
+    for name, law in distributions(fitted, parts, groups, rows, calibration).items():
         y = np.where(np.isnan(log_score), np.nan, law.observed)
-        entries = row_errors(law, y)
+        entries: dict[str, np.ndarray] = {}
+        for column, mine in columns_of(fitted, name, law):
+            one = law
+            if fitted.wide is not None:
+                one = replace(law[mine], calibration=calibration.get(column, law.calibration))
+            for key, x in (row_errors(one, y[mine]) | {"median": one.median}).items():
+                entries.setdefault(key, np.full(len(law), np.nan))[mine] = x
         found[name, "mse", None] = (y - law.mean) ** 2
-        found[name, "mae", None] = np.abs(y - law.median)
+        found[name, "mae", None] = np.abs(y - entries["median"])
         found[name, "crps", None] = entries["crps"]
         for p in LEVELS:
             found[name, "inside", p] = entries[f"inside_{100 * p:.12g}"]

@@ -3,17 +3,19 @@
     reduction of c  =  sum over other candidates j of  Var[y_j]  -  mean over draws of y_c of Var[y_j | y_c]
 
 Candidates are rows without values, in groups of rows that are known. A draw of what a candidate might turn out to be is
-put in its place, and the others are predicted again.
+put in its place, and the others are predicted again. Of a wide table the missing cells are candidates, each for the
+others of its row, whose variances count as shares of what they are now: columns have units of their own.
 """
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 
 from efattn.data import Groups, Table
-from efattn.errors import DataError
+from efattn.data.wide import VALUE
+from efattn.errors import DataError, named
 from efattn.families import Product
 from efattn.inference import frames, mixture
 from efattn.inference.blank_tables import as_polars, check_count
@@ -23,12 +25,16 @@ from efattn.inference.fitted import Fitted
 from efattn.inference.predict import in_units
 from efattn.inference.score import put
 from efattn.inference.tables import Tell, announce
+from efattn.inference.wide import layout, plain, turned
+
+if TYPE_CHECKING:
+    import polars as pl
 
 
 def where_next(
     fitted: Fitted,
     table: Table,
-    candidates: Table,
+    candidates: Table | None = None,
     *,
     draws: int = 20,
     seed: int = 0,
@@ -36,13 +42,16 @@ def where_next(
     tell: Tell = announce,
 ) -> Any:
     """The candidates, those first whose measurement is worth most, with <value>_sd, what is not known of each now, and
-    <value>_reduction, by how much the summed variance of the other candidates of its group is expected to fall."""
+    <value>_reduction, by how much the summed variance of the other candidates of its group is expected to fall. Of a
+    wide table: row, its id, column and reduction of each missing cell."""
     import polars as pl
 
     draws, how = check_count("draws", draws), How(check_seed(seed), 1, member)
-    if fitted.wide is not None:
-        raise DataError("Candidates are rows of a long table; this model is of a wide one: from_wide turns it around.")
     fitted.parts_of("value", "tell where to measure next", member)
+    if fitted.wide is not None:
+        return table.same_kind(_cells(fitted, table, candidates, draws, how, tell))
+    if candidates is None:
+        raise DataError(f"Say what might be measured: {named('candidates')} are rows without values.")
     known, asked = as_polars(table), as_polars(candidates)
     if not len(asked):
         raise DataError("There are no candidates: give at least one row.")
@@ -64,10 +73,34 @@ def where_next(
     return candidates.same_kind(made[np.argsort(-worth, kind="stable").tolist()])
 
 
+def _cells(fitted: Fitted, table: Table, candidates: Table | None, draws: int, how: How, tell: Tell) -> "pl.DataFrame":
+    """The missing cells of a wide table, by what measuring each tells of the others of its row."""
+    import polars as pl
+
+    if candidates is not None:
+        raise DataError(f"Of a wide table the missing cells are candidates: leave {named('candidates')} out.")
+    here = turned(fitted, table, tell)
+    row, column = np.nonzero(np.isnan(here.codes))
+    if not len(row):
+        raise DataError("No cell is missing in this table: there is nothing left to measure.")
+    long = as_polars(here.long)
+    gone = long[VALUE].is_null()
+    both = pl.concat([long.filter(~gone), long.filter(gone)])
+    told, many = copies(plain(fitted), both, draws)
+    known = len(long) - len(row)
+    _, reduction = _reductions(told, told.schema.encode(Table.read(many)), known, len(row), draws, how, shares=True)
+    columns: dict[str, Any] = {"row": row + table.first_row}
+    if layout(fitted).id is not None:
+        columns[str(layout(fitted).id)] = table.column(str(layout(fitted).id)).gather(row)
+    columns |= {"column": np.array(layout(fitted).names)[column], "reduction": reduction[:, 0]}
+    return pl.DataFrame(columns).sort("reduction", descending=True, maintain_order=True)
+
+
 def _reductions(
-    fitted: Fitted, groups: Groups, known: int, asked: int, draws: int, how: How
+    fitted: Fitted, groups: Groups, known: int, asked: int, draws: int, how: How, *, shares: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """(candidate, column) each: the variance now, and by how much measuring it lowers those of the others."""
+    """(candidate, column) each: the variance now, and by how much measuring it lowers those of the others. shares: of
+    what each of them is now."""
     rows = (known + asked) * np.arange(draws)[:, None] + known + np.arange(asked)  # (draw, candidate)
     of = np.empty(len(groups.every.row), np.int64)
     of[groups.every.row] = groups.group
@@ -81,7 +114,8 @@ def _reductions(
         measured = replace(groups, every=replace(groups.every, value=drawn.value[groups.every.row]))
         after = variances(fitted, measured.subset(np.unique(of[rows[:, c]])), how.member)[rows].mean(0)
         others = (of[rows[0]] == of[rows[0, c]]) & (np.arange(asked) != c)
-        reduction[c] = (now[others] - after[others]).sum(0)
+        fall = now[others] - after[others]
+        reduction[c] = (fall / now[others] if shares else fall).sum(0)
     return now, reduction
 
 

@@ -8,7 +8,7 @@ import numpy as np
 from efattn.data import Wide
 from efattn.data.roles import SEVERAL, SINGLE
 from efattn.errors import counted
-from efattn.inference import Fitted
+from efattn.inference import Fitted, calibration
 from efattn.inference.summary import LOOKS_AT, last_fit
 from efattn.plots import style
 from efattn.reporting.blocks import Bullets, Grid, Text, Tile, number, score
@@ -133,8 +133,7 @@ def model(fitted: Fitted, version: str, when: str) -> list[Any]:
     options = _options(fitted)
     rows.append(["options", ", ".join(options) if options else "all defaults"])
     rows.append(["seed", str(fitted.parameters.get("seed", 0))])
-    for name, one in fitted.calibration.items():
-        rows.append(["calibrated", f"intervals of {name}, by {counted(one.groups, 'group')} that it has not seen"])
+    rows += [["calibrated", f"{told} that it has not seen"] for told in calibration.told(fitted.calibration)]
     rows.append(["efattn", f"version {version}; this page was made {when}"])
     return [Grid(("", ""), rows, 2)]
 
