@@ -190,7 +190,7 @@ def offered(model):
 
 
 def test_auto_offers_a_linear_model_a_gaussian_and_an_additive_logit(monkeypatch):
-    assert offered(efa()) == ["AdditiveLogit", "Popularity", "LinearModel", "GaussianConditional", "ItemMean"]
+    assert offered(efa()) == ["AdditiveLogit", "EASE", "Popularity", "LinearModel", "GaussianConditional", "ItemMean"]
     assert offered(efa(terms="value")) == ["LinearModel", "GaussianConditional", "ItemMean"]
     monkeypatch.setattr(companions, "CELLS", 4)
     monkeypatch.setattr(companions, "ITEMS", 4)

@@ -24,6 +24,7 @@ from efattn.inference import Companion
 from efattn.models import Conditionals, Model
 from efattn.network import Context
 from efattn.simple import (
+    EASE,
     AdditiveLogit,
     DirectlyFitted,
     Forest,
@@ -48,7 +49,7 @@ ROWS, SPARSE = 2_000_000, 4  # for factors: rows at most; beside every pair, ite
 PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
 ITEMS, LOGITS, MOST = 30_000, 2e9, 10.0  # for an additive logit: items; items times rows, which an epoch computes, in
 # the seconds that it usually has; times as many, at most
-STATES, FOLLOWERS = 2000, 64  # items of a Markov chain with a table of all pairs; of each, followers beyond
+STATES, FOLLOWERS = 2000, 64  # items with a table of all pairs; of each, followers beyond
 LAST = 5  # rows that the Markov chain of many items looks back at
 TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
 MANY = 500  # items, from which on a low rank need not hold who goes with whom
@@ -275,8 +276,8 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over
     items or places where it is quickly fitted, trees of what it leaves where groups are like rows of a wide table; an
-    additive logit of items, of many items their neighbours, and, where they follow each other, Markov chains; each
-    item's own distribution, against surprises."""
+    additive logit of items, of few an autoencoder, of many their neighbours, and, where they follow each other, Markov
+    chains; each item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -285,8 +286,8 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
         large = items * blueprint.train.count / LOGITS
         if items <= ITEMS and large <= MOST:
             offers.append(AdditiveLogit(seconds=AdditiveLogit.seconds * max(large, 1.0)))
-            if items >= MANY:
-                offers.append(ItemNeighbours())
+            offers += [EASE()] if items <= STATES else []
+            offers += [ItemNeighbours()] if items >= MANY else []
         if items <= ITEMS and context == "past":
             offers.append(MarkovChain() if items <= STATES else MarkovChain(followers=FOLLOWERS))
             if items >= MANY:
