@@ -180,8 +180,10 @@ class Conditionals(nn.Module, ABC):
         return f
 
     def _item_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
-        if slots is None and not self.training and 2 * (few := int(scored.sum(1).max())) <= batch.length:
-            return self._few_log_prob(batch, scored, max(few, 1))
+        if slots is None and not self.training and scored.numel() and scored.device.type == "cpu":
+            few = max(int(scored.sum(1).max()), 1)  # elsewhere, to ask would be to wait
+            if 2 * few <= batch.length:
+                return self._few_log_prob(batch, scored, few)
         item = _need(batch.item, "item")[:, : batch.length]
         item = torch.where(scored, item if slots is None else at(item, slots), 0)
         drawn = self.candidates.draw() if self.training and self.candidates is not None else None
