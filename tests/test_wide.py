@@ -277,3 +277,12 @@ def test_a_shell_gives_what_python_gives(tmp_path):
     several = here.impute(pl.read_csv(source), draws=2, seed=3)
     for k, mine in enumerate(several, start=1):
         np.testing.assert_allclose(drawn.filter(pl.col("draw") == k)["age"], mine["age"])
+
+
+def test_a_shell_tells_of_each_column_in_its_own_units(fitted, tmp_path):
+    fitted.save(tmp_path / "m.efattn")
+    people(seed=1).write_parquet(tmp_path / "t.parquet")
+    told = forked("evaluate", "m.efattn", "t.parquet", cwd=tmp_path).good().out
+    assert "promised by its 90% interval" in told
+    assert all(name in told for name in CELLS)
+    assert told.count("mse") == 1

@@ -13,6 +13,7 @@ from efattn.cli.names import flag
 from efattn.errors import DataError, counted
 
 LENGTHS = [1, 5, 10, 20]
+UNITS = ("mse", "mae", "crps")  # in the units of a column, or their squares
 PART = "The parts"
 
 
@@ -125,12 +126,15 @@ def evaluate(
     if json:
         out.print_json(told.to_json())
     else:
-        report(told)
+        report(told, by_column=fitted.wide is not None)
 
 
-def report(told: Any) -> None:
-    """Tables for people: lists by their length, then what has none."""
+def report(told: Any, by_column: bool = False) -> None:
+    """Tables for people: lists by their length, then what has none. by_column: those of a wide table, whose errors are
+    in units of their own and have no sum."""
     import polars as pl
+
+    from efattn.data.wide import VALUE
 
     tell(told.words + "\n")
     shown = ("recall", "ndcg", "mrr", "mass", "coverage", "novelty")
@@ -143,8 +147,15 @@ def report(told: Any) -> None:
             out.show(pl.DataFrame(heads | {name: [_number(listed[k, name]) for k in lengths] for name in names}))
             tell()
     rest = [x for x in told.lines if x.part == "all" and not isinstance(x.k, int)]
+    rest = [x for x in rest if x.metric not in UNITS] if by_column else rest
     columns = {"of": [x.of for x in rest], "what": [_name(x) for x in rest], "mean": [_number(x) for x in rest]}
     out.show(pl.DataFrame(columns))
+    if by_column:
+        tell()
+        named = [name for name in told.by_item.columns if not name.startswith(f"{VALUE}_")]
+        shown = (*named, *(f"{VALUE}_{name}" for name in ("log_score", *UNITS, "inside@0.9")))
+        frame = told.by_item.select(pl.col(name).name.map(lambda x: x.removeprefix(f"{VALUE}_")) for name in shown)
+        out.show(frame.with_columns(pl.selectors.float().round(4)))
     if told.trust:
         tell(f"\n{told.trust}")
 
@@ -158,7 +169,9 @@ def _number(line: Any) -> str:
 
 
 def _name(line: Any) -> str:
-    return line.metric if line.k is None else f"inside its {line.k:.0%} interval"
+    if line.k is None:
+        return str(line.metric)
+    return f"{'promised by' if line.metric == 'promised' else 'inside'} its {line.k:.0%} interval"
 
 
 @arguments.spelled_out

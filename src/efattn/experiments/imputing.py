@@ -226,7 +226,8 @@ def words(records: Sequence[Record]) -> str:
         covers = [_mean(lot, "cover") for key, lot in ours.items() if (key[1] == "MNAR") == only]
         if covers:
             told.append(f"{name} {min(covers):.0%} to {max(covers):.0%} of the cells, {np.mean(covers):.1%} on average")
-    return told[0] + " " + "; ".join(told[1:]) + "."
+    rest = "; ".join(told[1:])
+    return f"{told[0]} {rest[:1].upper()}{rest[1:]}." if rest else told[0]
 
 
 def rewrite(page: Path, records: Sequence[Record]) -> None:
