@@ -161,7 +161,7 @@ def test_powers_of_items_drawn_from_a_pool_are_found():
 
 def decided(monkeypatch, data: pooling.Known, shares: tuple[float, ...]) -> pooling.Pooled | None:
     monkeypatch.setattr(pooling, "_known", lambda *unused: data)
-    part, term = SimpleNamespace(items=1000), {"item": SimpleNamespace(of_items=True)}
+    part, term = SimpleNamespace(items=1000, held=None), {"item": SimpleNamespace(of_items=True)}
     return pooling.chosen([part], "item", [[term]], [{"item": ["one", "two"]}], torch.tensor(shares).double())
 
 
@@ -214,3 +214,19 @@ def test_a_row_that_is_scored_alone_is_scored_as_beside_the_others(model, histor
             assert not alone[0, :2].any()
     none = model.fitted_.companions["item"][0].model.log_prob(batch.replace(target=torch.zeros(1, 3, dtype=torch.bool)))
     assert not none.values.any()
+
+
+def test_powers_of_some_targets_go_one_step_to_those_of_all(monkeypatch):
+    found = list[torch.Tensor]()
+    real = pooling.chosen
+
+    def seen(parts, name, networks, offers, shares):
+        all_ = pooling.powers(pooling._known(parts[0], [networks[0][0][name]], offers[0][name], 10**6), shares)
+        few = all_ + torch.tensor([0.05, -0.05, 0.05])
+        found.extend((all_, few, pooling._by_more(parts, name, networks, offers, shares, few)))
+        return real(parts, name, networks, offers, shares)
+
+    monkeypatch.setattr(pooling, "chosen", torch.no_grad()(seen))
+    fitted(companions=[MarkovChain(), Popularity()])
+    all_, few, after = found
+    assert float((after - all_).norm()) < 0.2 * float((few - all_).norm())

@@ -4,17 +4,19 @@
 
 It is concave in a few numbers, so that Newton's steps find the best. Half of the held-out groups is scored by powers of
 the other half: where that beats the mixture by more than its standard error, the term is pooled. Of a large catalogue
-some targets decide, as many as fit into memory with the probabilities of all items.
+some targets decide, as many as fit into memory with the probabilities of all items; one step of Newton more, from their
+powers, is by many more of them, a batch at a time: how sure lists are is told by all.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from efattn.data import Groups
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
 from efattn.inference import Part
@@ -23,7 +25,7 @@ from efattn.models import Conditionals, Model
 from efattn.simple.base import TOKENS, some_groups
 
 LEAST = 40  # groups that decide whether to pool
-CELLS = 2**24  # targets times items
+CELLS, MORE = 2**24, 2**28  # targets times items: at a time, and in all
 FEW, STEPS = 5.0, 50  # what draws powers to the shares, as so many targets; steps of Newton
 ROUNDS = 100  # of expectation and maximisation
 BLOCK = 2**20  # numbers that are worked on at a time
@@ -104,7 +106,27 @@ def chosen(
     gain.index_add_(0, known.group, (values - linear) * known.weight)
     if not float(gain.sum()) > float(gain.square().sum().sqrt()):
         return None
+    if any(one.held is not None and one.held is not _some(one, cells) for one in parts):
+        whole = _by_more(parts, name, networks, offers, shares, whole)
     return Pooled(whole.tolist(), values, known.weight, alone, len(known.group.unique()))
+
+
+def _by_more(
+    parts: Sequence[Blueprint],
+    name: str,
+    networks: Sequence[Sequence[Model]],
+    offers: Sequence[Mapping[str, Sequence[Offer]]],
+    near: Tensor,
+    a: Tensor,
+) -> Tensor:
+    """(part,): powers after one step of Newton, by targets whose probabilities need not be in memory together."""
+    slope, curve = -FEW * (a - near), FEW * torch.eye(len(a), dtype=torch.float64)
+    for part, mine, some in zip(parts, networks, offers, strict=True):
+        for known in _tables(part, [model[name] for model in mine], some[name], MORE // len(parts)):
+            more = _derivatives(known, a)
+            slope, curve = slope + more[0], curve + more[1]
+    step = torch.linalg.solve(curve, slope)
+    return a + step if bool(step.isfinite().all()) else a
 
 
 def powers(known: Known, near: Tensor, start: Tensor | None = None) -> Tensor:
@@ -165,15 +187,25 @@ def _blocks(known: Known) -> list[Known]:
     return [known.some(slice(k, k + rows)) for k in range(0, len(known.item), rows)]  # type: ignore[arg-type]
 
 
+def _some(part: Blueprint, cells: int) -> Groups:
+    assert part.held is not None
+    return some_groups(part.held, cells // part.items)
+
+
 def _known(part: Blueprint, terms: Sequence[Conditionals], offers: Sequence[Offer], cells: int) -> Known | None:
     """Of some groups held out of one part of the table."""
+    return _together(list(_tables(part, terms, offers, cells)))
+
+
+def _tables(part: Blueprint, terms: Sequence[Conditionals], offers: Sequence[Offer], cells: int) -> Iterator[Known]:
+    """The same, batch by batch."""
     if part.held is None or not len(part.held):
-        return None
-    held = some_groups(part.held, cells // part.items)
+        return
+    held = _some(part, cells)
     group = np.zeros(int(held.rows.max(initial=0)) + 1, np.int64)
     group[held.rows] = np.repeat(held.numbers, held.lengths)
-    models, tables = [*terms, *(one.model for one in offers)], list[Known]()
-    for batch in held.batches(min(TOKENS, max(cells // part.items, 256)), context=terms[0].context):
+    models = [*terms, *(one.model for one in offers)]
+    for batch in held.batches(min(TOKENS, max(min(cells, CELLS) // part.items, 256)), context=terms[0].context):
         there = terms[0].targets(batch)
         slots = torch.argsort(~there, stable=True, dim=1)[:, : int(there.sum(1).max())]
         chosen_ = there.gather(1, slots)  # (group, target)
@@ -189,8 +221,7 @@ def _known(part: Blueprint, terms: Sequence[Conditionals], offers: Sequence[Offe
         weight = torch.ones(there.shape) if batch.weight is None else batch.weight
         item, rows, weight = (x[:, : batch.length].gather(1, slots)[chosen_] for x in (batch.item, batch.rows, weight))
         of = torch.as_tensor(group)[rows]
-        tables.append(Known([mean, *logs[len(terms) :]], out, item, weight.double(), of))
-    return _together(tables)
+        yield Known([mean, *logs[len(terms) :]], out, item, weight.double(), of)
 
 
 def _together(tables: Sequence[Known]) -> Known | None:
