@@ -405,3 +405,12 @@ def test_finished_runs_need_no_data(tiny, tmp_path, monkeypatch):
 def test_help_has_an_example():
     done = efattn("reproduce", "--help").good()
     assert "efattn reproduce instacart --preset paper --seeds 3" in done.out
+
+
+def test_what_another_process_has_not_finished_is_no_record(tmp_path):
+    unfinished = tmp_path / ".unfinished" / "strangers" / "quakes.json"
+    unfinished.parent.mkdir(parents=True)
+    unfinished.write_text("{}")
+    assert records.read(tmp_path) == []
+    records.pack(tmp_path)
+    assert unfinished.read_text() == "{}"

@@ -107,7 +107,8 @@ def _check(path: Path, record: Record) -> None:
 
 
 def _experiments(folder: Path) -> list[Path]:
-    return sorted({path.parent.parent for path in folder.glob("*/*/*.json")})
+    """Without what another process has not finished, which is in a hidden folder."""
+    return sorted({path.parent.parent for path in folder.glob("[!.]*/*/*.json")})
 
 
 def _paths(experiment: Path) -> list[Path]:
