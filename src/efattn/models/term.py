@@ -11,6 +11,7 @@ from contextvars import ContextVar
 from typing import Literal, final
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from efattn.data.batch import Batch
@@ -169,7 +170,8 @@ class Term(Conditionals):
             assert batch.observed is not None
             self.embedding.rates.fit(batch.value[there], batch.observed[there], known[there])
         if self.views is not None and batch.value is not None and batch.observed is not None:
-            self.views.fit(batch.value, batch.observed, batch.item)
+            counts = None if batch.weight is None else F.pad(batch.weight, (0, there.shape[1] - batch.length))
+            self.views.fit(batch.value, batch.observed, batch.item, counts)
 
 
 def _every(slots: Tensor, all_: Tensor) -> bool:

@@ -172,30 +172,33 @@ class ItemViews(nn.Module):
         return (self._plain(value, row) - self.get_buffer("centre")[row]) / self.get_buffer("scale")[row]
 
     @torch.no_grad()
-    def fit(self, value: Tensor, observed: Tensor, item: Tensor | None) -> None:
-        """value, observed (..., columns), item (...,): means and spreads; of no values, those of all."""
-        row = self._row(value, item)
+    def fit(self, value: Tensor, observed: Tensor, item: Tensor | None, weight: Tensor | None = None) -> None:
+        """value, observed (..., columns), item, weight (...,): means and spreads; of no values, those of all. A row
+        of weight 0 is still seen, and counts once."""
+        row, once = self._row(value, item), torch.ones_like(value[..., 0])
+        weight = once if weight is None else torch.where(weight > 0, weight, once)
         for c in range(value.shape[-1]):
             there = observed[..., c]
-            y, mine = value[there][:, c].double(), row[there]
+            y, mine, counts = value[there][:, c].double(), row[there], weight[there].double()
             if not len(y):
                 continue
             if self.counts and self.counts[c] and float(y.max()) <= SMALL:
                 self.get_buffer("logs")[:, c] = False
                 continue
-            level = self._moments(y, mine)[0]
+            level = self._moments(y, mine, counts)[0]
             self.get_buffer("unit")[:, c] = torch.where(level > 0, level / LEVELS, 1.0)
-            mean, spread = self._moments(self._plain(value, row)[there][:, c].double(), mine)
+            mean, spread = self._moments(self._plain(value, row)[there][:, c].double(), mine, counts)
             self.get_buffer("centre")[:, c] = mean
             self.get_buffer("scale")[:, c] = torch.where(spread > 1e-6 * (1 + mean.abs()), spread, 1.0)
 
-    def _moments(self, x: Tensor, row: Tensor) -> tuple[Tensor, Tensor]:
+    def _moments(self, x: Tensor, row: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and standard deviation by row, (items + 1,)."""
-        rows = len(self.get_buffer("logs"))
-        count = torch.bincount(row, minlength=rows).double()
-        mean = torch.bincount(row, x, rows) / count.clamp_min(1)
-        spread = (torch.bincount(row, (x - mean[row]) ** 2, rows) / count.clamp_min(1)).sqrt()
-        return torch.where(count > 0, mean, x.mean()), torch.where(count > 1, spread, x.std(correction=0))
+        rows, middle = len(self.get_buffer("logs")), x @ weight / weight.sum()
+        count = torch.bincount(row, weight, rows)
+        mean = torch.bincount(row, x * weight, rows) / count.clamp_min(1e-300)
+        spread = (torch.bincount(row, weight * (x - mean[row]) ** 2, rows) / count.clamp_min(1e-300)).sqrt()
+        whole = ((x - middle) ** 2 @ weight / weight.sum()).sqrt()
+        return torch.where(count > 0, mean, middle), torch.where(count > 1, spread, whole)
 
     def _row(self, value: Tensor, item: Tensor | None) -> Tensor:
         last = len(self.get_buffer("logs")) - 1
