@@ -10,7 +10,7 @@ from efattn import SimpleModel, simple
 from efattn.data import Batch, Roles, Schema
 from efattn.families import Gaussian, Product
 from efattn.simple import Setting, factors
-from efattn.simple.conditioning import conditioned, factored
+from efattn.simple.conditioning import conditioned, factored, misfit
 from efattn.simple.correlations import distances, matern
 
 BOTH = pytest.mark.parametrize("context", ["others", "past"])
@@ -93,6 +93,17 @@ def test_the_scale_of_a_group_is_seen_in_both_forms_alike(context):
         may = [j for j in range(7) if seen[0, j] and (j < target + 2 if context == "past" else j != target + 2)]
         q = rest[0, may] @ torch.linalg.solve(k[0][may][:, may], rest[0, may])
         assert float(one.distance[0, target]) == pytest.approx(float(q), abs=1e-9)
+
+
+@pytest.mark.parametrize("matrices", [1, 3])
+def test_the_misfit_of_a_group_is_minus_its_log_likelihood_and_its_gradients_are(matrices):
+    torch.manual_seed(0)
+    root, rest = torch.randn(matrices, 4, 5).double(), torch.randn(3, 4).double().requires_grad_()
+    k = (root @ root.mT).requires_grad_()
+    law = torch.distributions.MultivariateNormal(torch.zeros(4).double(), k)
+    constant = 3 * 2 * np.log(2 * np.pi)
+    torch.testing.assert_close(misfit(k, rest), -law.log_prob(rest).sum() - constant)
+    assert torch.autograd.gradcheck(lambda root, rest: misfit(root @ root.mT, rest), (root.requires_grad_(), rest))
 
 
 @BOTH

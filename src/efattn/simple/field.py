@@ -21,7 +21,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups
 from efattn.errors import DataError, option
 from efattn.simple.base import TOKENS, MeanAndVariance, Setting, Tick, tuning_parts
-from efattn.simple.conditioning import choose_tails, conditioned, told
+from efattn.simple.conditioning import choose_tails, conditioned, misfit, told
 from efattn.simple.correlations import between, fit_units, geographic, matern
 
 WORK, ROWS = 3e7, 250  # cubes of rows in one look at the likelihood, and rows of a group in it
@@ -54,6 +54,28 @@ class Points(NamedTuple):
         return Points(*(part[:, columns] for part in self))
 
 
+class Law(NamedTuple):
+    """earth: by great circles."""
+
+    earth: bool
+    smoothness: float
+
+
+class Found(NamedTuple):
+    """misfit: minus the log-likelihood."""
+
+    misfit: float
+    numbers: Numbers
+    law: Law
+
+
+class Pairs(NamedTuple):
+    """Of pairs of rows (batch, row, row): squares of distances, one on earth, else of each attribute; lags between."""
+
+    squares: list[Tensor]
+    gap: Tensor | None
+
+
 @final
 class FieldOverRows(MeanAndVariance):
     def __init__(self, setting: Setting, tails: float | None = None, seconds: float = 20.0) -> None:
@@ -75,12 +97,11 @@ class FieldOverRows(MeanAndVariance):
         end = time.thread_time() + self.seconds
         self._set(tails=0.0 if self.asked is None else self.asked)
         train, check = tuning_parts(groups, held) if self.asked is None else (groups, None)
-        self._learn(train, tick, end)
+        found = self._learn(train, tick, end)
         if check is not None:
             choose_tails(self, check)
         if train is not groups:
-            law = bool(self.get_buffer("earth")), float(self.get_buffer("smoothness"))
-            self._learn(groups, tick, end + self.seconds / 2, law)
+            self._learn(groups, tick, end + self.seconds / 2, found)
 
     # ---- what it says
 
@@ -88,9 +109,10 @@ class FieldOverRows(MeanAndVariance):
         points, n = self._points(batch), batch.length
         turn = torch.cat([torch.arange(n, batch.exists.shape[1]), torch.arange(n)])  # earlier groups first
         centre, scale = self.get_buffer("scale")
-        mean, k = self._law(points.at(turn), self._numbers(), float(self.get_buffer("smoothness")))
-        seen = points.seen[:, turn]
-        rest = torch.where(seen, (points.y[:, turn] - centre) / scale - mean, 0.0)
+        points = points.at(turn)
+        mean, k = self._law(points, self._pairs(points), self._numbers(), float(self.get_buffer("smoothness")))
+        seen = points.seen
+        rest = torch.where(seen, (points.y - centre) / scale - mean, 0.0)
         found = conditioned(k, rest, seen, n, self.context)
         return centre + scale * (mean[:, -n:] + found.shift), scale**2 * found.scaled(self.get_buffer("tails"))
 
@@ -107,26 +129,38 @@ class FieldOverRows(MeanAndVariance):
         x = torch.where(batch.exists[..., None], batch.attributes.double(), self.get_buffer("units")[0])
         return Points(x, cells.lag.double(), cells.y, cells.present)
 
-    def _law(self, points: Points, given: Numbers, smoothness: float) -> tuple[Tensor, Tensor]:
-        """Mean (batch, row) and covariance (batch, row, row), standardised."""
-        units, earth = self.get_buffer("units"), bool(self.get_buffer("earth"))
-        z = (points.x - units[0]) / units[1]
-        given = Numbers(*(part.clamp(-FAR, FAR) for part in given))
-        lengths = given.lengths.exp()
-        distance = between(points.x, points.x, units, earth) / lengths[0] if earth else _apart(z / lengths)
-        signal, noise, common = given.parts.exp()
-        group = common + (z * given.slopes.exp()) @ z.mT
+    def _pairs(self, points: Points) -> Pairs:
+        units, gap = self.get_buffer("units"), None
+        if bool(self.get_buffer("earth")):
+            squares = [between(points.x, points.x, units, True) ** 2]
+        else:
+            z = (points.x - units[0]) / units[1]
+            squares = [(x[:, :, None] - x[:, None]) ** 2 for x in z.unbind(-1)]
         if self.lags:
             gap = (points.lag[:, :, None] - points.lag[:, None]).abs()
+        return Pairs(squares, gap)
+
+    def _law(self, points: Points, pairs: Pairs, given: Numbers, smoothness: float) -> tuple[Tensor, Tensor]:
+        """Mean (batch, row) and covariance (batch, row, row), standardised."""
+        units, gap = self.get_buffer("units"), pairs.gap
+        z = (points.x - units[0]) / units[1]
+        given = Numbers(*(part.clamp(-FAR, FAR) for part in given))
+        each = zip(pairs.squares, (-2 * given.lengths).exp(), strict=False)
+        square = sum((far * shrunk for far, shrunk in each), start=torch.full((), 1e-24).double())
+        signal, noise, common = given.parts.exp()
+        group = common + (z * given.slopes.exp()) @ z.mT
+        if gap is not None:
             t, u = given.times.exp()
-            group, distance = group * (-gap / u).exp(), (distance**2 + (gap / t) ** 2 + 1e-24).sqrt()
+            group, square = group * (-gap / u).exp(), square + (gap / t) ** 2
+        distance = square.sqrt()  # never of 0, where it has no gradient
         alone = noise + SAFE * signal  # so that rows at one place are no singular matrix
         k = group + signal * matern(distance, smoothness) + alone * torch.eye(z.shape[1], dtype=torch.float64)
         return given.drift[0] + z @ given.drift[1:], k
 
     # ---- how it is fitted
 
-    def _learn(self, groups: Groups, tick: Tick, end: float, known: tuple[bool, float] | None = None) -> None:
+    def _learn(self, groups: Groups, tick: Tick, end: float, known: Found | None = None) -> Found:
+        """known: what other groups had, whose law is kept. Each law is looked for near the best so far."""
         value, attributes = groups.value, groups.attributes
         assert value is not None
         assert attributes is not None
@@ -135,18 +169,24 @@ class FieldOverRows(MeanAndVariance):
         self._set(units=units, scale=np.array([np.nanmean(y), np.nanstd(y) or 1.0]))
         self._set(mean=np.full(self.items + 1, np.nanmean(y)))
         batches = [self._thin(self._points(batch)) for batch in _some(groups, self.lags)]
-        found = list[tuple[float, Numbers, bool, float]]()
-        plans = [(earth, 0.5) for earth in ((True, False) if geographic(x) else (False,))] if known is None else [known]
+        found = list[Found]()
+        plans = [Law(earth, 0.5) for earth in ((True, False) if geographic(x) else (False,))]
+        if known is not None:
+            plans = [known.law]
         while plans and (not found or time.thread_time() < end):
             tick(len(found), 4)
-            earth, smoothness = plans.pop(0)
-            self._set(earth=float(earth))
-            found.append((*self._maximise(batches, self._start(x, units, earth), smoothness, end), earth, smoothness))
-            if not plans and known is None and smoothness == 0.5:
-                earth = min(found, key=lambda one: one[0])[2]
-                plans = [(earth, 1.5), (earth, 2.5)]
-        _, best, earth, smoothness = min(found, key=lambda one: one[0])
-        self._set(**best._asdict(), smoothness=smoothness, earth=float(earth))
+            law = plans.pop(0)
+            self._set(earth=float(law.earth))
+            usual = self._start(x, units, law.earth)
+            near = usual if known is None else known.numbers
+            if law.smoothness != 0.5 and known is None:
+                near = _best(found).numbers
+            found.append(self._maximise(batches, usual, near, law, end))
+            if not plans and known is None and law.smoothness == 0.5:
+                plans = [Law(_best(found).law.earth, 1.5), Law(_best(found).law.earth, 2.5)]
+        best = _best(found)
+        self._set(**best.numbers._asdict(), smoothness=best.law.smoothness, earth=float(best.law.earth))
+        return best
 
     def _start(self, x: Tensor, units: Tensor, earth: bool) -> Numbers:
         few = x[torch.linspace(0, len(x) - 1, min(len(x), 200)).long()]
@@ -170,51 +210,51 @@ class FieldOverRows(MeanAndVariance):
             return Points(points.x[:1], points.lag[:1], points.y, points.seen[:1])
         return points
 
-    def _maximise(self, batches: list[Points], start: Numbers, smoothness: float, end: float) -> tuple[float, Numbers]:
-        free = [part.clone().requires_grad_() for part in start]
+    def _maximise(self, batches: list[Points], usual: Numbers, near: Numbers, law: Law, end: float) -> Found:
+        """usual: what a prior draws to; near: where to begin."""
+        free = [part.clone().requires_grad_() for part in near]
         optimiser = torch.optim.LBFGS(free, max_iter=STEPS, tolerance_change=1e-7, line_search_fn="strong_wolfe")
         count = max(sum(float(points.seen.expand(points.y.shape).sum()) for points in batches), 1.0)
+        known, least = [(points, self._pairs(points)) for points in batches], math.inf
+
+        def misfit_at(numbers: Numbers) -> Tensor:
+            return torch.stack([self._misfit(*one, numbers, law.smoothness) for one in known]).sum()
 
         def closure() -> Tensor:
+            nonlocal least
             optimiser.zero_grad()
             bound = Numbers(*free)
-            total = sum((self._misfit(points, bound, smoothness) for points in batches), start=torch.zeros(()).double())
-            away = [((x - x0) / PRIOR) ** 2 for x, x0 in zip(bound[:4], start[:4], strict=True)]
-            value = (total + torch.cat(away).sum() / 2 + 0.005 * (bound.drift**2).sum()) / count
+            away = [((x - x0) / PRIOR) ** 2 for x, x0 in zip(bound[:4], usual[:4], strict=True)]
+            value = (misfit_at(bound) + torch.cat(away).sum() / 2 + 0.005 * (bound.drift**2).sum()) / count
             value.backward()
+            least = min(least, float(value.detach()))
             return value
 
-        last = math.inf
-        with torch.enable_grad():
-            for _ in range(ROUNDS):
-                try:
-                    value = float(optimiser.step(closure).detach())
-                except torch.linalg.LinAlgError:  # a step too far
-                    return math.inf, start
-                if time.thread_time() > end or not last - value > 1e-5:
-                    break
-                last = value
-        best = Numbers(*(part.detach() for part in free))
-        if not all(bool(part.isfinite().all()) for part in best):
-            return math.inf, start
-        with torch.no_grad():
-            return float(sum(self._misfit(points, best, smoothness) for points in batches)), best
+        try:
+            with torch.enable_grad():
+                for _ in range(ROUNDS):
+                    last = least
+                    optimiser.step(closure)
+                    if time.thread_time() > end or not last - least > 1e-5:
+                        break
+            best = Numbers(*(part.detach() for part in free))
+            if all(bool(part.isfinite().all()) for part in best):
+                return Found(float(misfit_at(best)), best, law)
+        except torch.linalg.LinAlgError:  # a step too far
+            pass
+        return Found(math.inf, near, law)
 
-    def _misfit(self, points: Points, given: Numbers, smoothness: float) -> Tensor:
+    def _misfit(self, points: Points, pairs: Pairs, given: Numbers, smoothness: float) -> Tensor:
         """Minus the log-likelihood, less its constant."""
-        mean, k = self._law(points, given, smoothness)
+        mean, k = self._law(points, pairs, given, smoothness)
         seen = points.seen
         both = seen[:, :, None] & seen[:, None]
-        factor = torch.linalg.cholesky(torch.where(both, k, 0.0) + torch.diag_embed((~seen).double()))
         rest = torch.where(seen, points.y - mean, 0.0)  # (group, row), of one matrix or each of its own
-        z = torch.linalg.solve_triangular(factor, rest.T[None] if len(factor) == 1 else rest[..., None], upper=False)
-        return (z**2).sum() / 2 + factor.diagonal(dim1=1, dim2=2).log().sum() * (len(rest) / len(factor))
+        return misfit(torch.where(both, k, 0.0) + torch.diag_embed((~seen).double()), rest)
 
 
-def _apart(z: Tensor) -> Tensor:
-    """Euclidean distances, with a gradient where they are 0."""
-    square = ((z[:, :, None] - z[:, None]) ** 2).sum(-1)
-    return (square + 1e-24).sqrt()
+def _best(found: list[Found]) -> Found:
+    return min(found, key=lambda one: one.misfit)
 
 
 def _some(groups: Groups, lags: int) -> list[Batch]:

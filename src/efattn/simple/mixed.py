@@ -18,12 +18,14 @@ import torch
 from torch import Tensor
 
 from efattn.network import Context
+from efattn.simple.conditioning import misfit
 
 NONE = -30.0  # the logarithm of a variance that is not there
 UNSEEN = 1e8  # the noise of a row without a value
 LONG, CHUNK = 800, 2**21  # rows of a group, beyond which only its level counts; numbers of a matrix at a time
 FIT_ROWS, FIT_WORK = 300, 2e7  # rows of a group, and cubes of them over all groups, that variances are fitted to
 ROUNDS, PRIOR = 30, 0.05  # PRIOR: how firmly logarithms stay near their start, in nats
+LITTLE = 1e-6  # of a likelihood, which is no gain
 SLOPES = 6  # attributes, up to which each has a variance of its own
 NOISE, LEVEL, ITEM, TIME, REACH, ITEM_TIME, ITEM_REACH, SMOOTH, SMOOTH_REACH, SLOPE = range(10)
 
@@ -54,33 +56,53 @@ def size(attributes: int) -> int:
     return SLOPE + (attributes if attributes <= SLOPES else 1)
 
 
-def covariance(theta: Tensor, rows: Rows) -> Tensor:
+class Pairs(NamedTuple):
+    """What pairs of rows (batch, row, row) have to do with each other, whatever the parameters: whether both are there,
+    whether they have the same item, how far apart they are in time and in attributes."""
+
+    both: Tensor
+    same: Tensor | None
+    gap: Tensor | None
+    far: Tensor | None
+
+    @classmethod
+    def of(cls, rows: Rows) -> "Pairs":
+        item, time, x, far = rows.item, rows.time, rows.x, None
+        if x.shape[-1]:
+            squares = (x**2).sum(-1)
+            far = (squares[:, :, None] + squares[:, None] - 2 * x @ x.mT).clamp_min(1e-12).sqrt()
+        return cls(
+            (rows.exists[:, :, None] & rows.exists[:, None]).double(),
+            None if item is None else (item[:, :, None] == item[:, None]).double(),
+            None if time is None else (time[:, :, None] - time[:, None]).abs(),
+            far,
+        )
+
+
+def covariance(theta: Tensor, rows: Rows, pairs: Pairs | None = None) -> Tensor:
     """(batch, row, row)"""
-    both = (rows.exists[:, :, None] & rows.exists[:, None]).double()
+    both, same, gap, far = pairs or Pairs.of(rows)
     level, slopes = theta.exp(), theta[SLOPE:].exp()
     total = level[LEVEL].expand(both.shape)
-    same = None
-    if rows.item is not None:
-        same = (rows.item[:, :, None] == rows.item[:, None]).double()
+    if same is not None:
         total = total + level[ITEM] * same
-    if rows.time is not None:
-        gap = (rows.time[:, :, None] - rows.time[:, None]).abs()
-        total = total + level[TIME] * (-gap / level[REACH]).exp()
+    if gap is not None:
+        total = total + level[TIME] * (gap * -(1 / level[REACH])).exp()
         if same is not None:
-            total = total + level[ITEM_TIME] * (-gap / level[ITEM_REACH]).exp() * same
-    if rows.x.shape[-1]:
+            total = total + level[ITEM_TIME] * (gap * -(1 / level[ITEM_REACH])).exp() * same
+    if far is not None:
         scaled = rows.x * slopes.sqrt()
-        total = total + scaled @ scaled.mT
-        squares = (rows.x**2).sum(-1)
-        far = (squares[:, :, None] + squares[:, None] - 2 * rows.x @ rows.x.mT).clamp_min(1e-12).sqrt()
-        total = total + level[SMOOTH] * (-far / level[SMOOTH_REACH]).exp()
+        total = total + scaled @ scaled.mT + level[SMOOTH] * (far * -(1 / level[SMOOTH_REACH])).exp()
     return total * both
 
 
-def _factor(theta: Tensor, rows: Rows, given: Seen) -> Tensor:
+def _whole(theta: Tensor, rows: Rows, given: Seen, pairs: Pairs | None = None) -> Tensor:
     noise = torch.where(given.seen, given.noise * theta[NOISE].exp(), UNSEEN)
-    whole = covariance(theta, rows) + torch.diag_embed(noise)
-    return torch.linalg.cholesky_ex(whole)[0]
+    return covariance(theta, rows, pairs) + torch.diag_embed(noise)
+
+
+def _factor(theta: Tensor, rows: Rows, given: Seen) -> Tensor:
+    return torch.linalg.cholesky_ex(_whole(theta, rows, given))[0]
 
 
 def predict(theta: Tensor, rows: Rows, given: Seen, context: Context) -> tuple[Tensor, Tensor]:
@@ -149,17 +171,18 @@ def fitted(batches: Sequence[tuple[Rows, Seen]], attributes: int, near: Tensor |
     first, free = start([rows for rows, _ in chosen], attributes)
     if not chosen or not any(bool((mine.seen.sum(1) > 1).any()) for _, mine in chosen):
         return first
+    known = [(rows, mine, Pairs.of(rows), torch.where(mine.seen, mine.rest, 0.0)) for rows, mine in chosen]
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
         moved = torch.tensor(point, requires_grad=True)
         with torch.enable_grad():
             theta = first.clone().index_copy(0, free, moved)
             loss = PRIOR * ((moved - first[free]) ** 2).sum()
-            for rows, mine in chosen:
-                factor = _factor(theta, rows, mine)
-                rest = torch.where(mine.seen, mine.rest, 0.0)[..., None]
-                white = torch.linalg.solve_triangular(factor, rest, upper=False)
-                loss = loss + (white**2).sum() / 2 + factor.diagonal(dim1=1, dim2=2).log().sum()
+            try:
+                parts = [misfit(_whole(theta, rows, mine, pairs), rest) for rows, mine, pairs, rest in known]
+            except torch.linalg.LinAlgError:
+                return 1e30, np.zeros_like(point)
+            loss = torch.stack([loss, *parts]).sum()
             (gradient,) = torch.autograd.grad(loss, moved)
         if not bool(loss.isfinite() & gradient.isfinite().all()):
             return 1e30, np.zeros_like(point)
@@ -168,7 +191,12 @@ def fitted(batches: Sequence[tuple[Rows, Seen]], attributes: int, near: Tensor |
     limits = [(-9.0, 5.0)] * len(free)
     begin = first if near is None else near
     found = minimize(
-        objective, begin[free].numpy(), jac=True, bounds=limits, method="L-BFGS-B", options={"maxiter": ROUNDS}
+        objective,
+        begin[free].numpy(),
+        jac=True,
+        bounds=limits,
+        method="L-BFGS-B",
+        options={"maxiter": ROUNDS, "ftol": LITTLE},
     )
     return first.index_copy(0, free, torch.tensor(found.x))
 
