@@ -50,7 +50,7 @@ def put(column, row, entry):
 # id: (what is in the file, options of fit, words of the message)
 ODD = {
     "null-group": (put("user", 1, None), ROLES, ["user", "row 1"]),
-    "null-attribute": (put("age", 2, None), [*ROLES, "--attributes", "age"], ["age", "row 2"]),
+    "null-attribute": (changed(age=[None] * len(BASE["age"])), [*ROLES, "--attributes", "age"], ["age", "row 0"]),
     "null-order": (put("when", 3, None), [*ROLES, "--order", "when"], ["when", "row 3"]),
     "null-time": (put("when", 3, None), [*LAGGED[:-4], *AT], ["when", "row 3"]),
     "null-series": (put("w", 3, None), [*LAGGED, "--series", "w"], ["'w'", "row 3"]),

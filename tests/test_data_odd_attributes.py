@@ -21,7 +21,9 @@ def text_attribute() -> None:
     noted(groups, "'age'", "3 levels")
     again = Schema.from_saved(json.loads(json.dumps(schema.to_json())), schema.arrays())
     assert again.levels == schema.levels == {"age": ("a", "b", "d")}
-    refuses("age", ["a", None, "b", "b", "b"], "row 1")
+    gap = fitted(age=["a", None, "b", "b", "b"])
+    assert gap.attributes is not None
+    assert gap.attributes[list(gap.rows).index(1)].tolist() == [0, 0]
     refused("'age'", "Convert it to text", make=lambda: schema.encode(BASE))
 
 

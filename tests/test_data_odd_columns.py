@@ -1,6 +1,7 @@
 """The rows of docs/odd-inputs.md about single columns; test_data_odd_inputs walks them."""
 
 import datetime
+import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -92,8 +93,19 @@ def null_value() -> None:
 
 @case
 def null_attribute() -> None:
-    refuses("age", [30, 30, None, 40, 50], "row 2")
-    refuses("age", [30, float("nan"), 3, 40, 50], "row 1")
+    for gap in (None, float("nan")):
+        schema, groups = Schema.fit_encode({**BASE, "age": [30.0, 30.0, gap, 40.0, 50.0]}, ROLES)
+        assert schema.attribute_names == ("age", "age is null")
+        assert groups.attributes is not None
+        back = groups.attributes[np.argsort(groups.rows)]
+        assert back.tolist() == [[30, 0], [30, 0], [35, 1], [40, 0], [50, 0]]
+        noted(groups, "'age'", "null in 1 of 5 rows", "median, 35")
+    again = Schema.from_saved(json.loads(json.dumps(schema.to_json())), schema.arrays())
+    assert again.fills == schema.fills == {"age": 35.0}
+    complete = Schema.fit(BASE, ROLES)
+    assert complete.attribute_names == ("age",)
+    refused("'age'", "row 0", make=lambda: complete.encode({**BASE, "age": [None, 30, 30, 40, 50]}))
+    refuses("age", [None, None, None, None, None], "row 0")
 
 
 @case

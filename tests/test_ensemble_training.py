@@ -20,7 +20,7 @@ from small_training import STEPS, Stop, same, without_seconds
 from test_ensemble import BOTH, FAST, HELD, TABLE, K, all_same, weights
 
 import efattn
-from efattn import DataError, TrainingError, plots
+from efattn import DataError, TrainingError, plots, simple
 from efattn.estimators import members
 from efattn.training import checkpoint as checkpoints
 from efattn.training import processes
@@ -166,6 +166,22 @@ def test_members_trained_with_help_are_those_trained_in_turn(idle, monkeypatch):
     assert sorted(heard) == sorted(record["member"] for record in helped.history_)
     assert all_same(weights(helped), weights(turn))
     assert without_seconds(helped.history_) == without_seconds(turn.history_)
+
+
+def test_folds_with_help_and_companions_fitted_meanwhile_are_those_in_turn(idle, monkeypatch):
+    done: list[str] = []
+    fit, run = simple.ShrunkMean.build, processes._Team.run_here
+    monkeypatch.setattr(simple.ShrunkMean, "build", lambda *x: (done.append("companion"), fit(*x))[1])
+    monkeypatch.setattr(processes._Team, "run_here", lambda *x: (done.append("network"), run(*x))[1])
+    make = MAKE | {"refit": True, "companions": simple.ShrunkMean()}
+    long = replace(JOBS, jobs="auto", epochs=20)
+    turn = efa(training=replace(long, jobs=1), **make).fit(TABLE, **BOTH)
+    done.clear()
+    helped = efa(training=long, **make).fit(TABLE, **BOTH)
+    first = done.index("network")
+    assert done[first + 1 : first + 6] == ["companion"] * 5, "before other networks, once a helper has begun"
+    assert all_same(weights(helped), weights(turn))
+    assert helped.score(HELD) == turn.score(HELD)
 
 
 def test_a_helper_that_dies_is_done_without(idle, monkeypatch):

@@ -314,7 +314,7 @@ def test_where_two_families_are_plausible_groups_left_out_decide():
     rng = np.random.default_rng(0)
     size = np.exp(rng.normal(size=(60, 1)))
     frame = {"g": np.repeat(np.arange(60), 4), "i": np.tile(np.arange(4), 60)}
-    skewed = pl.DataFrame({**frame, "y": (size * rng.gamma(2.0, 1.0, (60, 4))).ravel()})
+    skewed = pl.DataFrame({**frame, "y": (size * rng.gamma(0.7, 1.0, (60, 4))).ravel()})
     even = pl.DataFrame({**frame, "y": (50 + rng.normal(size=(60, 1)) + rng.normal(size=(60, 4))).ravel()})
     for table, name in ((skewed, "gamma"), (even, "gaussian")):
         model = efa(terms="value").fit(table, group="g", item="i", value="y")

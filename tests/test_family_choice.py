@@ -128,7 +128,7 @@ def test_groups_that_are_left_out_decide_between_rivals(monkeypatch):
     draw = np.random.default_rng(0)
     level, shape = draw.normal(size=(200, 1)), (200, 2)
     cases = {
-        "student_t": level + draw.standard_t(2.2, shape),
+        "student_t": level / 5 + draw.standard_t(2.2, shape),
         "negative_binomial": draw.poisson(np.exp(level) * draw.gamma(0.5, 4, shape)).astype(float),
     }
     for name, y in cases.items():
@@ -162,7 +162,7 @@ def test_a_family_that_failed_once_is_no_rival(monkeypatch):
     monkeypatch.setattr(deciding, "_by_group", broken)
     (choice,) = decided(np.random.default_rng(0).standard_t(2.2, (60, 4))).choices
     assert calls.count("StudentT") == deciding.SPLITS
-    assert choice.family.name == "gaussian"
+    assert choice.family.name != "student_t"
 
 
 def test_items_of_very_different_spread_are_seen_in_units_of_their_own(monkeypatch):
@@ -210,3 +210,47 @@ def test_tiny_positive_numbers_are_no_proportions():
     tiny = rng.lognormal(-12, 0.8, 400)
     assert families.Beta.applicable(tiny) is None
     assert families.Beta.applicable(rng.uniform(0.01, 0.6, 400)) is not None
+
+
+def test_skewed_numbers_that_may_be_below_0_are_johnsons(monkeypatch):
+    """As delays are, of which an early one is a little below 0."""
+    monkeypatch.setattr(deciding, "SECONDS", 60.0)
+    draw = np.random.default_rng(4)
+    late = np.exp(2 + draw.normal(size=(120, 1)) + draw.normal(size=(120, 3))) - 10
+    (choice,) = decided(late, 120, 3).choices
+    assert choice.family.name == "johnson"
+
+
+def test_johnsons_scale_bends_where_the_values_say():
+    y = -3 + 0.5 * np.sinh(1 + 0.8 * np.random.default_rng(0).normal(size=4000))
+    found = families.Johnson.sized(y, 1)
+    assert found["centre"] == pytest.approx(-3, abs=0.2)
+    assert found["width"] == pytest.approx(0.5, rel=0.25)
+    shifted = families.Johnson.sized(1000 * y + 7, 1)
+    assert shifted["width"] == pytest.approx(1000 * found["width"], rel=1e-3)
+
+
+def test_shares_with_heavy_tails_need_not_be_beta(monkeypatch):
+    """A panel of rates that stay as they are, and now and then jump."""
+    monkeypatch.setattr(deciding, "SECONDS", 60.0)
+    draw = np.random.default_rng(0)
+    rate = 0.5 + 0.1 * draw.normal(size=(80, 1)).clip(-3, 3) + 0.005 * draw.standard_t(2.1, (80, 4)).clip(-20, 20)
+    (jumps,) = decided(rate, 80, 4).choices
+    assert jumps.family.name == "student_t"
+    (even,) = decided(draw.beta(2, 3, (80, 4)), 80, 4).choices
+    assert even.family.name == "beta"
+
+
+def test_counts_of_an_item_that_never_came_near_0_are_counts():
+    """Of 25 values each, some items have none below 10; the next may be 0 all the same."""
+    draw = np.random.default_rng(0)
+    columns = [draw.negative_binomial(0.8, 0.8 / (0.8 + mean), 25) + low for mean, low in ((4, 0), (30, 11), (60, 12))]
+    y, item = np.concatenate(columns).astype(float), np.repeat(np.arange(3), 25)
+    automatic(y, "y", item).family.check(np.zeros(3), item=np.arange(3))
+
+
+def test_goals_of_a_team_with_few_matches_are_goals_like_those_of_others():
+    draw = np.random.default_rng(2)
+    sizes = np.array([25] * 4 + [60] * 8)
+    item = np.repeat(np.arange(12), sizes)
+    assert automatic(draw.poisson(1.6, len(item)).astype(float), "y", item).family.name == "poisson"

@@ -417,3 +417,22 @@ def test_a_missing_cell_is_never_filled_in_with_the_target():
     other = frame.with_columns(y=pl.when(pl.col("i") == 0).then(pl.col("y") + 3).otherwise(pl.col("y")))
     here, there = (model.predict(x).filter(pl.col("i") == 0)["y_mean"].to_numpy() for x in (frame, other))
     np.testing.assert_allclose(here, there, rtol=0, atol=1e-12)
+
+
+@BOTH
+@pytest.mark.parametrize("family", ["log_normal", "johnson"])
+def test_a_normal_law_on_a_bent_scale_is_the_normal_law_of_bent_values(family, context):
+    """Residuals are taken where values are normal: a few huge ones say no more than their logarithms do."""
+    rng = np.random.default_rng(0)
+    g, t = np.repeat(np.arange(90), 5), np.tile(np.arange(5.0), 90)
+    bent = 1 + 1.2 * rng.normal(size=90)[g] + 0.3 * rng.normal(size=len(g))
+    y = np.exp(bent) if family == "log_normal" else np.sinh(bent)
+    slope = bent if family == "log_normal" else np.log(np.cosh(bent))
+    frame = pl.DataFrame({"g": g, "t": t, "y": y, "bent": bent, "slope": slope})
+    law = families.LogNormal() if family == "log_normal" else families.Johnson()
+    train, new = frame.filter(pl.col("g") < 60), frame.filter(pl.col("g") >= 60)
+    scores = {}
+    for value, mine in (("y", law), ("bent", Gaussian())):
+        model = SimpleModel(simple.LinearModel(penalty=100.0), family=mine, context=context)
+        scores[value] = model.fit(train, group="g", order="t", value=value, progress=False).score(new)
+    assert scores["y"] == pytest.approx(scores["bent"] - new["slope"].mean(), abs=0.05)

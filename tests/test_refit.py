@@ -13,7 +13,7 @@ from small_training import PLATEAU, STEPS, TABLE, Stop, dying_at, model, same, w
 import efattn
 from efattn import DataError, simple
 from efattn.estimators.verdict import verdict
-from efattn.training import Replay, forget, left_in
+from efattn.training import Fitting, Replay, forget, left_in
 
 COLUMNS = small_training.ROLES
 ROLES = {**COLUMNS, "validation": 0.2}
@@ -21,7 +21,7 @@ ROLES = {**COLUMNS, "validation": 0.2}
 
 def records(*epochs):
     """(rate, validation) of each."""
-    return [{"rate": rate, "validation": score} for rate, score in epochs]
+    return [{"rate": rate, "validation": score, "train": -9.0 + k} for k, (rate, score) in enumerate(epochs)]
 
 
 def test_what_served_is_what_was_not_taken_back():
@@ -38,6 +38,26 @@ def test_a_second_fit_has_as_many_steps_and_the_same_rates():
     assert replay.epochs(40) == round(60 / 40)
     assert replay.epochs(1000) == 1
     assert [replay.rate(step, 10) for step in range(10)] == [4.0] * 5 + [2.0] * 5
+
+
+def test_a_second_fit_is_to_fit_its_rows_nearly_as_well_as_the_first():
+    history = records((3, -5.0), (3, -4.0), (3, -4.5))
+    assert Replay.of(history, 10, goes_back=True).reached == pytest.approx(-9 + 0.9)
+
+
+@pytest.mark.parametrize(("reached", "epochs"), [(-float("inf"), 2), (float("inf"), 4)])
+def test_a_second_fit_goes_on_while_its_rows_are_less_likely(reached, epochs):
+    """As where the first was best while it had just begun to learn; twice as long, at most."""
+    told: list = []
+    first = model().fit(TABLE, **ROLES, planned=told.append)
+    term = first.model_.train()
+    fitting = Fitting(term, told[0].train, None, replace(STEPS, patience=None))
+    steps = len(told[0].train.plan(STEPS.tokens, shuffle=0, epoch=0))
+    fitting.replays = {name: Replay((0.01, 0.01), steps, reached) for name in term.terms}
+    fitting.run()
+    assert {name: sum(r["term"] == name for r in fitting.history) for name in term.terms} == dict.fromkeys(
+        term.terms, epochs
+    )
 
 
 @pytest.mark.parametrize("ensemble", [1, 2])

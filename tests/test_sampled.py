@@ -9,7 +9,7 @@ from efattn.data import Batch
 from efattn.families import Categorical
 from efattn.models import Term
 from efattn.network import Candidates, Embedding, Head, ItemVectors, Logits, Stack, perceptron, sampled
-from efattn.options import DRAWN, EXACT
+from efattn.options import DRAWN, EXACT, SLOW_DRAWN, SLOW_EXACT
 from efattn.training.optimiser import Adam, clip
 
 ITEMS, WIDTH, ROWS = 40, 6, 12
@@ -161,6 +161,10 @@ def test_rows_that_nobody_looked_up_stay():
 def test_few_items_are_all_scored_unless_asked_otherwise():
     assert Training().candidates_for(EXACT) is None
     assert Training().candidates_for(EXACT + 1) == DRAWN
+    assert Training().candidates_for(SLOW_EXACT, cpu=True) is None
+    assert Training().candidates_for(SLOW_EXACT + 1, cpu=True) == SLOW_DRAWN
+    assert Training().candidates_for(EXACT + 1, cpu=True) == DRAWN
+    assert Training(candidates=None).candidates_for(SLOW_EXACT + 1, cpu=True) is None
     assert Training(candidates=None).candidates_for(10**7) is None
     assert Training(candidates=100).candidates_for(1000) == 100
     assert Training(candidates=100).candidates_for(100) is None

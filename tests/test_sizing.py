@@ -40,7 +40,7 @@ def test_sizes_grow_with_rows_and_items(kind, rows, items, width, dropout):
         (500_000, 3_400, 128, 0.3),
         (20_000_000, 3_400, 128, 0.1),
         (500_000, 63, 32, 0.1),
-        (150_000, 12_000, 256, 0.6),
+        (150_000, 12_000, 128, 0.6),
     ],
 )
 def test_the_next_of_many_items_has_wide_vectors_that_are_held_back(rows, items, width, dropout):
@@ -51,16 +51,21 @@ def test_the_next_of_many_items_has_wide_vectors_that_are_held_back(rows, items,
 def test_what_is_said_stays():
     said = EFA(width=20, heads=5, layers=1, feed_forward=7, norm="post", dropout=0.0, tied=False)
     for rows in (100, 10**6):
-        assert sizing.chosen(said, "item", rows, 5000) == (20, 5, 1, 7, "post", 0.0, False)
+        assert sizing.chosen(said, "item", rows, 5000) == (20, 5, 1, 7, "post", 0.0, False, False)
     assert sizing.chosen(EFA(heads=3), "item", 100, 10).width == 33
     assert sizing.chosen(EFA(width=9), "item", 100, 10).heads == 1
     assert not list(sizing.others(said, sizing.chosen(said, "item", 100, 10)))
 
 
-def test_of_tied_vectors_the_best_effort_tries_no_others():
-    sizes = sizing.chosen(EFA(), "item", 150_000, 12_000)
-    assert sizes.tied
-    assert not list(sizing.others(EFA(effort="best"), sizes))
+@pytest.mark.parametrize(("context", "kind", "items", "shown"), [
+    ("past", "item", 12_000, True),  # of which each is seen seldom
+    ("past", "item", 1_000, False),
+    ("past", "value", 1_000, True),
+    ("others", "item", 12_000, False),
+    ("others", "value", 0, False),
+])  # fmt: skip
+def test_values_and_seldom_items_are_shown_the_row_before(context, kind, items, shown):
+    assert sizing.chosen(EFA(context=context), kind, 150_000, items).previous == shown
 
 
 def test_of_tied_vectors_the_best_effort_trains_one_network():

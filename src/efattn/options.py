@@ -19,11 +19,12 @@ STEPS = 12_000
 ROUND = 8  # steps at least between two looks at what is held out
 PATIENT, LEAST = 60, 60  # patience as a share of all steps, and in steps
 EXACT, DRAWN = 200_000, 8_192  # items up to which the loss is of all of them, and how many stand for them beyond
+SLOW_EXACT, SLOW_DRAWN = 5_000, 2_048  # the same on a CPU, up to as many as there
 DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
-    "bernoulli", "beta", "binomial", "censored", "exponential", "gamma", "gaussian", "hurdle", "log_normal",
-    "multivariate_gaussian", "negative_binomial", "nominal", "ordinal", "per_item", "poisson", "student_t",
-    "truncated", "zero_inflated", "zero_or",
+    "bernoulli", "beta", "binomial", "censored", "exponential", "gamma", "gaussian", "hurdle", "johnson",
+    "log_normal", "multivariate_gaussian", "negative_binomial", "nominal", "ordinal", "per_item", "poisson",
+    "student_t", "truncated", "zero_inflated", "zero_or",
 )  # fmt: skip
 Context = Literal["others", "past", "any"]
 OneWay = Literal["others", "past"]
@@ -87,7 +88,8 @@ class Training:
     candidates: int | Literal["auto"] | None = _field(
         "auto",
         "Of items: so many, drawn for each step by how often they come and corrected for that, stand for all others in "
-        f"the loss of training; none for all of them, exactly, as auto up to {EXACT:,} items, with {DRAWN:,} of more. "
+        f"the loss of training; none for all of them, exactly, as auto up to {EXACT:,} items, with {DRAWN:,} of more; "
+        f"on a CPU up to {SLOW_EXACT:,}, with {SLOW_DRAWN:,}. "
         "Held-out groups and all answers are computed exactly in any case.",
         low=1,
         zero=True,
@@ -156,9 +158,10 @@ class Training:
         steps, mine = max(self.planned_steps // PATIENT, LEAST), max(batches, 1) * self.passes_for(batches)
         return max(5, -(-steps // mine)) if self.patience == "auto" else self.patience
 
-    def candidates_for(self, items: int) -> int | None:
-        """How many are drawn of so many items; None for all."""
-        number = (DRAWN if items > EXACT else None) if self.candidates == "auto" else self.candidates
+    def candidates_for(self, items: int, *, cpu: bool = False) -> int | None:
+        """How many are drawn of so many items; None for all. A GPU is done with all of many as soon as with some."""
+        some = DRAWN if items > EXACT else SLOW_DRAWN if cpu and items > SLOW_EXACT else None
+        number = some if self.candidates == "auto" else self.candidates
         return None if number is None or number >= items else number
 
     def warm_steps(self, total: int) -> int:
@@ -245,7 +248,7 @@ class EFAOptions(_Model):
     heads: int | Literal["auto"] = _field("auto", "Heads of each layer; auto for 2, or 4.", low=1, high=_WIDEST)
     width: int | Literal["auto"] = _field(
         "auto",
-        f"Of the vectors, a multiple of {named('heads')}; auto for 32, and up to 256 as items and rows grow.",
+        f"Of the vectors, a multiple of {named('heads')}; auto for 32, and up to 128 as items and rows grow.",
         low=1,
         high=_WIDEST,
     )
@@ -266,6 +269,11 @@ class EFAOptions(_Model):
         "auto",
         "Predict an item by the vector that it has as context, as sure of itself as held-out groups ask for; auto does "
         "for more than 300 items with fewer than 30 rows each.",
+    )
+    previous: bool | Literal["auto"] = _field(
+        "auto",
+        "In past, show each row what stood in the one before it, which attention would have to look for; auto does for "
+        "values, and for items whose vectors are tied.",
     )
     hide: float | Literal["auto"] = _field(
         "auto",
@@ -357,6 +365,11 @@ def check_model(chosen: Any) -> None:
         raise DataError(
             f"{option('width', chosen.width)} is not a multiple of {option('heads', heads)}. Choose one that is.",
             option="width",
+        )
+    if getattr(chosen, "previous", False) is True and chosen.context != "past":
+        past = option("context", "past")
+        raise DataError(
+            f"{option('previous', True)} is for {past}, where a row sees all that came earlier.", option="previous"
         )
 
 

@@ -23,7 +23,7 @@ from efattn.data.keys import distinct
 from efattn.data.mapping import mapped
 from efattn.data.names import Names, texts
 from efattn.data.partition import Partition
-from efattn.data.reading import Levels, of_groups
+from efattn.data.reading import Fills, Levels, of_groups
 from efattn.data.schema import Schema
 from efattn.errors import DataError, Note
 
@@ -74,7 +74,7 @@ class Kept:
         assert time is not None
         return time, str(self.schema.when_kind)
 
-    def matrix(self, role: str, levels: Levels) -> np.ndarray | None:
+    def matrix(self, role: str, levels: Levels, fills: Fills) -> np.ndarray | None:
         parts = []
         for c, name in enumerate(self.roles.of(role)):
             short = f"{'v' if role == 'value' else 'a'}{c}"

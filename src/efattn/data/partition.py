@@ -214,14 +214,14 @@ def _read(done: Partition, reading: Reading, role: str, name: str, short: str) -
     """A value or an attribute; of text also its words, until all of it is known."""
     column = reading.source.column(name, role)
     if role == "value" or plain(column).dtype != _string():
-        return {short: reading.columns_of(name, role, done.levels)[:, 0]}
+        return {short: reading.columns_of(name, role, done.levels, {})[:, 0]}
     number, names = distinct([column], role, len(reading), first=reading.first)
     words = done.words.setdefault(name, Numbering()).numbers(number, names, [name])
     kind = "words" if is_text(column) else "dates" if is_dated(column) else "numbers"
     done.text_kinds.setdefault(name, set()).add(kind)
     if kind == "words":
         refuse_nulls(plain(column), role, first=reading.first)
-    y = np.full(len(words), np.nan) if kind == "words" else reading.columns_of(name, role, {})[:, 0]
+    y = np.full(len(words), np.nan) if kind == "words" else reading.columns_of(name, role, {}, {})[:, 0]
     return {short: y, f"w{short}": words}
 
 

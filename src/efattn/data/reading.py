@@ -3,7 +3,8 @@
     numbered names of groups, items and series; ranks and times; values, attributes, weights as float64
 
 Everything is in the order of the table. A column of words is read by its levels: an ordered category that is a value as
-0 .. K-1, an attribute as one column of 0 and 1 per level.
+0 .. K-1, an attribute as one column of 0 and 1 per level. An attribute that is not known is none of its levels, or its
+column's median with one more column of 0 and 1 that says so.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     import polars as pl
 
 Levels = Mapping[str, tuple[str, ...]]
+Fills = Mapping[str, float]  # of attributes that were null when fitted, what they are read as where they are
 MOST_LEVELS = 30  # of one attribute: the rest are seldom, and count as none of them
 _OPTIONAL = ("value", "weight", "target")  # roles a table to predict on may lack
 
@@ -121,22 +123,42 @@ class Reading:
         columns = {name: plain(self.source.column(name, "attributes")) for name in self.joined}
         return {name: column.rank("dense").to_numpy() for name, column in columns.items()}
 
-    def matrix(self, role: str, levels: Levels) -> np.ndarray | None:
+    def fills(self, levels: Levels) -> dict[str, float]:
+        """The medians of attributes that are numbers and null somewhere; one that is null throughout is refused."""
+        fills = {}
+        for name in (n for n in self.roles.of("attributes") if n not in levels):
+            column = self.source.column(name, "attributes")
+            y = numbers(column, "attributes", [], first=self.first)
+            null = np.isnan(y)
+            if null.all():
+                refuse_nulls(plain(column), "attributes", null, first=self.first)
+            if null.any():
+                fills[name] = float(np.median(y[~null]))
+                said = f"Attribute {name!r} is null in {int(null.sum())} of {len(y)} rows: they have its median, "
+                said += f"{fills[name]:g}, and an attribute that is 1 there."
+                self.notes.append(Note("null attributes", said, column=name))
+        return fills
+
+    def matrix(self, role: str, levels: Levels, fills: Fills) -> np.ndarray | None:
         """(row, column): values or attributes; an absent column is NaN."""
         names = self.roles.of(role)
         none = np.full((len(self), 1), np.nan)
-        parts = [none if name in self.absent else self.columns_of(name, role, levels) for name in names]
+        parts = [none if name in self.absent else self.columns_of(name, role, levels, fills) for name in names]
         return (parts[0] if len(parts) == 1 else np.concatenate(parts, 1)) if parts else None
 
-    def columns_of(self, name: str, role: str, levels: Levels) -> np.ndarray:
-        """(row, 1), or of an attribute of words (row, level)."""
+    def columns_of(self, name: str, role: str, levels: Levels, fills: Fills) -> np.ndarray:
+        """(row, 1), of an attribute of words (row, level), of one that was null when fitted (row, 2)."""
         column = self.source.column(name, role)
         if name in levels:
             code = self._codes(column, role, levels[name])
             return code[:, None] if role == "value" else (code[:, None] == np.arange(len(levels[name]))).astype(float)
         missing = self.roles.missing if role == "value" else ()
         assert isinstance(missing, tuple)
-        y = numbers(column, role, self.notes, missing, complete=role == "attributes", first=self.first)
+        fill = fills.get(name) if role == "attributes" else None
+        complete = role == "attributes" and fill is None
+        y = numbers(column, role, self.notes, missing, complete=complete, first=self.first)
+        if fill is not None:
+            return np.stack([np.where(np.isnan(y), fill, y), np.isnan(y)], 1)
         if role == "value" and np.isfinite(y).sum() > 1 and np.nanmin(y) == np.nanmax(y):
             said = f"Column {name!r} is constant ({np.nanmin(y):g})."
             self.notes.append(Note("constant", said, column=name))
@@ -152,8 +174,6 @@ class Reading:
             raise DataError(f"{said} Convert it to text.", column=s.name)
         code = s.cast(pl.String).replace_strict(list(levels), np.arange(len(levels)), default=None).cast(pl.Float64)
         unknown = (code.is_null() & s.is_not_null()).arg_true()
-        if role == "attributes":
-            refuse_nulls(s, role, first=self.first)
         if len(unknown):
             row = int(unknown[0])
             where = f"{s[row]!r} at row {self.first + row}"

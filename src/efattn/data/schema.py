@@ -17,7 +17,7 @@ from efattn.data.groups import Groups, Observations
 from efattn.data.item_features import ItemFeatures
 from efattn.data.lags import infer_step, lagged_groups, step_words
 from efattn.data.mapping import BLOCK, whole_or_kept
-from efattn.data.reading import Levels, Reading
+from efattn.data.reading import Fills, Levels, Reading
 from efattn.data.roles import SEVERAL, SINGLE, Roles
 from efattn.data.sampling import few
 from efattn.data.sorting import RowOrder
@@ -34,6 +34,7 @@ SQUARES = 1e18  # what a model sees is squared in single precision, which ends a
 class Schema:
     """`step`: of `lags`, in microseconds where time_kind is "instant". `when_kind`: where the order column says when a
     row was, "instant" or "number", the kind of it. `levels`: the words of columns that are read by them (`reading`).
+    `fills`: what stands for attributes that are null.
     `own_time`: whether a target shows its own time. `own_attributes`: by column of a batch's attributes, whether a row
     whose item is the target shows it of itself (`own`); None where item terms look at no attributes. `exposed`: whether
     networks see the exposures of rows. `features`: what is known of items beyond their names."""
@@ -47,6 +48,7 @@ class Schema:
     max_length: int | None = None
     when_kind: str | None = None
     levels: Levels = field(default_factory=dict)
+    fills: Fills = field(default_factory=dict)
     own_time: bool = True
     own_attributes: tuple[bool, ...] | None = None
     exposed: bool = False
@@ -88,6 +90,7 @@ class Schema:
             raise DataError("The table has no rows: there is nothing to fit.")
         reading = Reading(source, roles, sort=True)
         schema = cls(roles, _vocabulary(reading), lags=lags, max_length=max_length, levels=reading.levels())
+        schema = replace(schema, fills=reading.fills(schema.levels))
         if lags:
             time, series, kind = reading.group_times
             schema = replace(schema, step=infer_step(time, series), time_kind=kind)
@@ -169,17 +172,19 @@ class Schema:
 
     @property
     def attribute_names(self) -> tuple[str, ...]:
-        """Of the columns of a batch's attributes: a column of words has one per level."""
-        return tuple(
-            f"{name}={level}" if level is not None else name
-            for name in self.roles.of("attributes")
-            for level in self.levels.get(name, (None,))
-        )
+        """Of the columns of a batch's attributes: a column of words has one per level, one with nulls a second one."""
+        return tuple(f"{name}{rest}" for name in self.roles.of("attributes") for rest in self._parts(name))
 
     @property
     def attribute_columns(self) -> tuple[str, ...]:
         """The table's column that each of these belongs to."""
-        return tuple(name for name in self.roles.of("attributes") for _ in range(len(self.levels.get(name, (None,)))))
+        return tuple(name for name in self.roles.of("attributes") for _ in self._parts(name))
+
+    def _parts(self, attribute: str) -> list[str]:
+        """What is added to its name for each of its columns."""
+        if attribute in self.levels:
+            return [f"={level}" for level in self.levels[attribute]]
+        return ["", " is null"] if attribute in self.fills else [""]
 
     def standardise(self, groups: Groups) -> Groups:
         """The same groups with standardised values: what a model sees."""
@@ -252,6 +257,7 @@ class Schema:
         saved: dict[str, Any] = {"roles": self.roles.to_json(), "lags": self.lags, "step": self.step}
         saved |= {"time_kind": self.time_kind, "max_length": self.max_length, "clock": self.when_kind}
         saved["levels"] = {name: list(levels) for name, levels in self.levels.items()}
+        saved["fills"] = dict(self.fills)
         saved |= {"own_time": self.own_time, "exposed": self.exposed}
         saved["own_attributes"] = None if self.own_attributes is None else list(self.own_attributes)
         saved["vocabulary"] = None if self.vocabulary is None else self.vocabulary.to_json()
@@ -274,6 +280,7 @@ class Schema:
         plain = {name: saved[name] for name in ("lags", "step", "time_kind", "max_length")}
         plain["when_kind"] = saved.get("clock")  # older files have neither
         plain["levels"] = {name: tuple(levels) for name, levels in saved.get("levels", {}).items()}
+        plain["fills"] = {name: float(x) for name, x in saved.get("fills", {}).items()}  # nor this
         own = saved.get("own_attributes")  # older files: own times are seen, attributes of items and exposures are not
         plain |= {"own_time": saved.get("own_time", True), "exposed": saved.get("exposed", False)}
         plain["own_attributes"] = None if own is None else tuple(own)
@@ -285,8 +292,8 @@ class Schema:
         """The fields of the observations but for `row`, in the order of the table."""
         return {
             "item": self._items(reading),
-            "value": reading.matrix("value", self.levels),
-            "attributes": reading.matrix("attributes", self.levels),
+            "value": reading.matrix("value", self.levels, {}),
+            "attributes": reading.matrix("attributes", self.levels, self.fills),
             "exposure": reading.exposure(),
             "weight": reading.weight(),
             "target": reading.target(),

@@ -7,7 +7,7 @@ network is never trained against them: a mixture lives on difference.
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from statistics import median_low
@@ -93,6 +93,7 @@ class Offer(NamedTuple):
 
 
 def fitted_offers(
+    fitted: Sequence[dict[str, list[Offer]]],
     recipes: Sequence[Recipe],
     parts: Sequence[Blueprint],
     context: Context,
@@ -101,14 +102,16 @@ def fitted_offers(
     *,
     offers: bool,
     stages: "Stages | None" = None,
-) -> list[dict[str, list[Offer]]]:
-    """Of each part, by term. Those that were not asked for are offers, so that a table which one cannot be fitted to
-    does without; so do all parts where one does."""
-    fitted: list[dict[str, list[Offer]]] = [{} for _ in parts]
+) -> Iterator[None]:
+    """One fit after the other; `fitted` has them at the end, of each part, by term. Those that were not asked for are
+    offers, so that a table which one cannot be fitted to does without; so do all parts where one does."""
     for recipe in recipes:
+        models = list[Offer]()
         try:
             mine = _shared_time(recipe, len(parts)) if offers else recipe
-            models = [_fitted(mine, part, context, options, seed, stages)._replace(recipe=recipe) for part in parts]
+            for part in parts:
+                models.append(_fitted(mine, part, context, options, seed, stages)._replace(recipe=recipe))
+                yield
         except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
             if not offers:
                 raise
@@ -116,7 +119,6 @@ def fitted_offers(
             continue
         for some, one in zip(fitted, models, strict=True):
             some.setdefault(parts[0].term_name(recipe.models), []).append(one)
-    return fitted
 
 
 def _shared_time(recipe: Recipe, parts: int) -> Recipe:

@@ -2,6 +2,8 @@
 
     d_g = log p(group g | another) - log p(group g | the simplest so far),      another is better if  sum d > k sd(d)
 
+or if it is so with the largest d cut: one value far out is hundreds of nats, and would else hide what it shows.
+
 Rivals are densities, or probabilities, of the same values in the table's units, so that their scores compare. A family
 with a parameter more has to be clearly better; one that contains another need not be (Poisson laws are negative
 binomial ones). A density with a zero that has a probability of its own is neither: where one is among the rivals, a
@@ -32,7 +34,9 @@ LARGE = 500_000  # rows looked at times items, from which on what each item look
 FEWEST = 8  # groups: of fewer, what is left out says more about the linear model than about the family
 SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
 PENALTY, STRONG = 100.0, 10_000.0  # of the linear model, the same for all families; with fewer groups than items
-HEAVY = 0.02  # nats a value by which a t law has to be better, besides
+HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
+TAILS = ("student_t", "johnson")
+FAR = 5.0  # times the usual gain of a group, where larger ones are cut
 TOKENS, LEAST = 16_384, 1e-300
 
 
@@ -74,10 +78,11 @@ def _best(scores: dict[str, Tensor]) -> str:
     best, *others = scores
     for name in others:
         gain, weight = scores[name][:, 0] - scores[best][:, 0], scores[best][:, 1].sum()
-        error = float(((gain - gain.mean()) ** 2).sum().sqrt())
-        errors = {"student_t": 2.0, "negative_binomial": float(best != "poisson")}.get(name, 1.0)
-        least = HEAVY * float(weight) if name == "student_t" else 0.0
-        best = name if float(gain.sum()) > max(errors * error, least) else best
+        errors = 2.0 if name in TAILS or best == "beta" else float((name, best) != ("negative_binomial", "poisson"))
+        least = HEAVY * float(weight) if name in TAILS else 0.0
+        cut = gain.clamp_max(FAR * float(gain.abs().median()))
+        clear = any(float(x.sum()) > errors * float(((x - x.mean()) ** 2).sum().sqrt()) for x in (gain, cut))
+        best = name if clear and float(gain.sum()) > least else best
     return best
 
 

@@ -72,7 +72,9 @@ class EFA(EFAOptions, GroupEstimator):
 
     def _sizes(self, kind: str, blueprint: Blueprint) -> Sizes:
         known = blueprint.network.get(kind)
-        return sizing.chosen(self, kind, 0, 0) if known is None else Sizes(**known)
+        if known is None:  # a file of before sizes were kept
+            return sizing.chosen(self, kind, 0, 0)._replace(previous=False)
+        return Sizes(**known)
 
     def _network(self, blueprint: Blueprint, options: Training, stages: Stages) -> Blueprint:
         blueprint = blueprint.noted(*sizing.drawn(blueprint, options))
@@ -107,7 +109,14 @@ class EFA(EFAOptions, GroupEstimator):
         own, features = blueprint.schema.own_attributes, _features(blueprint)
         parts = ItemVectors(family.size, sizes.width, features=_mapped(features, sizes.width))
         added = OwnAttributes(own, 2 * sizes.width, sizes.width) if own else None
-        embedding = Embedding(parts, lag=self._lag(sizes), mix=self._mix(sizes), positions=positions, own=added)
+        embedding = Embedding(
+            parts,
+            lag=self._lag(sizes),
+            mix=self._mix(sizes),
+            positions=positions,
+            own=added,
+            previous=sizes.previous,
+        )
         if features is not None:
             head = Head(FeaturedItems(sizes.width, family.size, features), family.shared)
         else:
@@ -145,6 +154,7 @@ class EFA(EFAOptions, GroupEstimator):
             mix=(sizes.width,),
             positions=blueprint.longest if roles.ordered else 0,
             rates=Rates(blueprint.counted) if blueprint.schema.exposed else Noises() if roles.noise else None,
+            previous=sizes.previous,
         )
         head = self._head(family, sizes, self._few_rows(blueprint, sizes))
         nearest, gaps = self.neighbours, self._gaps(blueprint) if self.gaps is True else None

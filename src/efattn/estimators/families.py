@@ -11,8 +11,8 @@
       anything else                                 gaussian
 
 Where several are plausible they are rivals, and groups that are left out decide (deciding.py): heavier tails of real
-numbers; zeros of their own among counts, and exact zeros among amounts, only ever by them. Or a name, a family, one
-of them per column as a list, or a mapping from a column (a tuple of columns) to one.
+numbers and of shares; zeros of their own among counts, and exact zeros among amounts, only ever by them. Or a name, a
+family, one of them per column as a list, or a mapping from a column (a tuple of columns) to one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -30,7 +30,8 @@ from efattn.families.evidence import FAR, OVERDISPERSED, are_whole
 
 Spec = str | Family
 POSITIVE = ("gaussian", "gamma", "log_normal", "student_t")  # what positive numbers may be, the simplest first
-REAL, COUNTS = ("gaussian", "student_t"), ("poisson", "negative_binomial")
+REAL, COUNTS = ("gaussian", "student_t", "johnson"), ("poisson", "negative_binomial")
+SHARES = ("beta", "gaussian", "student_t")  # what numbers between 0 and 1 may be, whose tails may be heavier
 SHOWN = 4  # items by name
 ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on they may be of their own
 AMOUNTS = (families.ZeroOr(), families.ZeroOr(families.LogNormal()))
@@ -148,7 +149,8 @@ def automatic(
         return _counted(seen, column, claim)
     if kind.name in (*POSITIVE, *COUNTS):
         return _measured(seen, mine, items.number, column)
-    return Choice(kind(**kind.sized(seen, 1)), (column,), claim.why, claim.looks)
+    rivals = _sized(SHARES, seen) if kind.name == SHARES[0] else ()
+    return Choice(kind(**kind.sized(seen, 1)), (column,), claim.why, claim.looks, rivals)
 
 
 def _counted(y: np.ndarray, column: str, claim: families.Claim, far: bool = True) -> Choice:
@@ -188,11 +190,15 @@ def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choic
     if positive:
         values, looks = "positive", f"{'symmetric' if best == 'gaussian' else 'skewed'} within the values {whose}"
     zeros = float(np.mean(y == 0))
-    rivals = tuple(families.named(name) for name in (POSITIVE if positive else REAL))
+    rivals = _sized(POSITIVE if positive else REAL, y)
     if y.min() == 0 and zeros > ZEROS and AMOUNTS[0].support.contains(y).all():
         values, looks = "numbers >= 0", f"of which {zeros:.0%} are exactly 0, and a normal law stands in"
         rivals = (*rivals, *AMOUNTS)
     return Choice(families.named(best), (column,), values, looks, rivals)
+
+
+def _sized(names: Sequence[str], y: np.ndarray) -> tuple[Family, ...]:
+    return tuple(families.named(name, **families.kind(name).sized(y, 1)) for name in names)
 
 
 def _parts(family: PerItem, items: Items) -> str:

@@ -7,8 +7,7 @@ an interrupt keeps it.
 """
 
 import contextlib
-import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, final
@@ -84,18 +83,21 @@ class _Fit:
         """Networks and companions of each part, the shares that groups held out ask for, and then all groups."""
         some = self.blueprint.light()
         recipes = companions.recipes(self.estimator.companions, some.parts[0], self.estimator.context)
-        offers = functools.cache(lambda: self._offers(recipes, some))
-        trained = self._networks(offers)
+        offers: list[dict[str, list[companions.Offer]]] = [{} for _ in some.parts]
+        fits = self._offers(offers, recipes, some)
+        trained = self._networks(fits)
         if trained.interrupted or not teams.first():
             self.estimator._take(self.blueprint, *trained)
             if not trained.interrupted and self._fits_again:  # with the first, which does the rest
                 self._networks_again(trained)
             return
-        chosen = self._mixed(some, trained, offers())
+        for _ in fits:  # those that were not fitted meanwhile
+            pass
+        chosen = self._mixed(some, trained, offers)
         if self.blueprint.folds or self._fits_again:
             networks = trained.models if self.blueprint.folds else self._networks_again(trained)
             if networks:
-                self._know_all(networks, offers(), chosen)
+                self._know_all(networks, offers, chosen)
 
     @property
     def _network_parts(self) -> list[Blueprint]:
@@ -115,17 +117,17 @@ class _Fit:
         """Whether networks are fitted once more to all groups."""
         return not self.blueprint.folds and self.blueprint.may_refit and self.estimator._refits
 
-    def _networks(self, meanwhile: Callable[[], object]) -> members.Trained:
+    def _networks(self, meanwhile: Iterable[object]) -> members.Trained:
         models = [self.estimator._build(part, member=k) for k, part in enumerate(self._network_parts)]
         how: dict[str, Any] = {"callbacks": self.course.callbacks, "kept": self.kept, "resume": self.course.resume}
         how |= {"meanwhile": meanwhile}
         return members.train(models, self._network_parts, self._part_options, self.estimator.seed, self.stages, **how)
 
-    def _offers(self, recipes: Sequence[Recipe], some: Blueprint) -> list[dict[str, list[companions.Offer]]]:
-        """Simple models that may stand beside the networks, by part and term."""
+    def _offers(self, into: Any, recipes: Sequence[Recipe], some: Blueprint) -> Iterator[None]:
+        """Fit simple models that may stand beside the networks, by part and term."""
         estimator, options = self.estimator, self._part_options
         how: dict[str, Any] = {"offers": isinstance(estimator.companions, str), "stages": self.stages}
-        return companions.fitted_offers(recipes, some.parts, estimator.context, options, estimator.seed, **how)
+        return companions.fitted_offers(into, recipes, some.parts, estimator.context, options, estimator.seed, **how)
 
     def _mixed(self, some: Blueprint, trained: members.Trained, offers: Any) -> companions.Shares:
         """The estimator has networks and companions of the first part, in the shares that are chosen."""

@@ -90,6 +90,8 @@ def _alike(
             made[number] = "levels"
         elif kind == "counts" and "measures" in there and y.mean() > 3 * y.std() and not counts_are_better(y):
             made[number] = "measures"
+        elif kind == "measures" and whole == "counts" and not normal_is_better([y]):
+            made[number] = "counts"  # which happened not to come near 0
     return made
 
 

@@ -53,12 +53,12 @@ def train(
     resume: bool = False,
     before: Sequence[Record] | None = None,
     replays: Mapping[int, Mapping[str, Replay]] | None = None,
-    meanwhile: Callable[[], object] | None = None,
+    meanwhile: Iterable[object] = (),
 ) -> Trained:
     """blueprints: what each is fitted to; replays: by member and term, what a second fit goes through once more;
-    meanwhile: what may be done here while the last ones are trained elsewhere; before: the history of an earlier fit
-    that these models go on from; without one, an interrupt keeps the members that are finished, and drops those that
-    know nothing yet."""
+    meanwhile: what may be done here, piece by piece, while others are trained elsewhere; before: the history of an
+    earlier fit that these models go on from; without one, an interrupt keeps the members that are finished, and drops
+    those that know nothing yet."""
     several = len(models) > 1
     if options.seconds is not None:
         options = replace(options, seconds=options.seconds / len(models))
@@ -167,9 +167,7 @@ def _history(fittings: Sequence[Fitting], chosen: Sequence[int]) -> list[Record]
     return [{**record, "member": n} for n, k in enumerate(chosen) for record in fittings[k].history]
 
 
-def _run(
-    fittings: Sequence[Fitting], resume: bool, options: Training, meanwhile: Callable[[], object] | None
-) -> list[int]:
+def _run(fittings: Sequence[Fitting], resume: bool, options: Training, meanwhile: Iterable[object]) -> list[int]:
     """Those that were finished. With a checkpoint, each waits in its folder until all are."""
     several = len(fittings) > 1
     done = [k for k, fitting in enumerate(fittings) if several and resume and fitting.taken_back()]

@@ -48,7 +48,8 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):
             simple = companions.fitted_simple(self.model, blueprint, self.context, options, self.seed, stages)
             return self._take(blueprint, [Model({name: simple})])
         how: dict[str, Any] = {"options": options, "seed": self.seed, "stages": stages}
-        first = companions.fitted_offers([self.model], [blueprint], self.context, offers=False, **how)
+        first: list[dict[str, list[companions.Offer]]] = [{}]
+        list(companions.fitted_offers(first, [self.model], [blueprint], self.context, offers=False, **how))
         alone = companions.Shares({name: [1.0]})
         again = companions.fitted_to_all(first, alone, blueprint.whole(), self.context, **how)
         return self._take(blueprint, [Model({name: again[name][0].model})])

@@ -5,8 +5,10 @@
     heads      2, and 4 from a width of 128 on
     dropout    of values 0.1; of items 0.3 below 100,000 rows, 0.1 from there on; in wide vectors of the next item 0.3
                up to 1,000 rows an item
-    tied       of more than 300 items with fewer than 30 rows each: one layer, width 256, dropout 0.6; an item is
+    tied       of more than 300 items with fewer than 30 rows each: one layer, width 128, dropout 0.6; an item is
                predicted by the vector that it has as context, and held-out groups say how sure to be
+    previous   in the past of values and of tied items: a target is shown the row before. Vectors of items that are not
+               tied are long, and learn by heart what followed what
 
 An item is known by its vector, so that a large catalogue wants wide ones, and rows to learn them from; a few dozen
 items do with narrow ones however many rows there are. What overfits first is an item term of few rows, and next a wide
@@ -21,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from efattn.errors import Note, option
 from efattn.estimators import members
 from efattn.estimators.blueprint import Blueprint
-from efattn.training import Fitting, Training
+from efattn.training import Fitting, Training, resolve_device
 
 if TYPE_CHECKING:
     from efattn.estimators.efa import EFA
@@ -38,6 +40,7 @@ class Sizes(NamedTuple):
     norm: Literal["pre", "post"] | None
     dropout: float
     tied: bool = False
+    previous: bool = False
 
 
 MANY_ITEMS, SELDOM, OFTEN = 300, 30, 1000  # items, and rows of each
@@ -55,7 +58,7 @@ def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
     )
     width = 64 if (many and rows >= SOME_ROWS) or (kind == "value" and rows >= MOST_ROWS) else 32
     dense = many and not tied and rows >= SOME_ROWS and estimator.context == "past"
-    width = 256 if tied else 128 if dense or (many and rows >= MOST_ROWS) else width
+    width = 128 if tied or dense or (many and rows >= MOST_ROWS) else width
     width = width if estimator.width == "auto" else estimator.width
     if estimator.heads == "auto":
         heads = next(number for number in (4 if width >= 128 else 2, 2, 1) if width % number == 0)
@@ -64,6 +67,9 @@ def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
         width = -(-width // heads) * heads if estimator.width == "auto" else width
     few = kind == "item" and (rows < MANY_ROWS or (dense and rows < OFTEN * items))
     dropout = 0.6 if tied else 0.3 if few else 0.1
+    previous = estimator.context == "past" and bool(
+        tied or kind == "value" if estimator.previous == "auto" else estimator.previous
+    )
     return Sizes(
         width,
         heads,
@@ -72,6 +78,7 @@ def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
         None if estimator.norm == "auto" else estimator.norm,
         dropout if estimator.dropout == "auto" else estimator.dropout,
         bool(tied),
+        previous,
     )
 
 
@@ -137,7 +144,8 @@ def searched(
 
 def drawn(blueprint: Blueprint, options: Training) -> list[Note]:
     """What to say where some items stand for all others in training."""
-    number = options.candidates_for(blueprint.items) if "item" in blueprint.terms else None
+    cpu = resolve_device(options).type == "cpu"
+    number = options.candidates_for(blueprint.items, cpu=cpu) if "item" in blueprint.terms else None
     if number is None:
         return []
     return [

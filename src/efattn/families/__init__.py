@@ -23,6 +23,7 @@ from efattn.families.exponential import Exponential
 from efattn.families.gamma import Gamma
 from efattn.families.gaussian import Gaussian
 from efattn.families.hurdle import Hurdle
+from efattn.families.johnson import Johnson
 from efattn.families.log_normal import LogNormal
 from efattn.families.multivariate_gaussian import MultivariateGaussian
 from efattn.families.negative_binomial import NegativeBinomial
@@ -43,6 +44,7 @@ FAMILIES: tuple[type[Family], ...] = (
     Poisson,
     Gaussian,
     StudentT,
+    Johnson,
     MultivariateGaussian,
     Gamma,
     LogNormal,

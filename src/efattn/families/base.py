@@ -225,6 +225,11 @@ class Family(ABC):
             raise DataError(f"{self!r} is not the family of one value column, which a mean and a variance describe.")
         return at_mean(self.mean, mean, start)
 
+    def on_its_scale(self, f: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """How far y is from the first output on the scale on which it is normal around that, and its variance there;
+        None of most families, whose moments say as much."""
+        return None
+
     def from_margins(self, margins: torch.Tensor) -> torch.Tensor:
         """The f (..., size) with P(y <= level k) = sigmoid(margins_k). margins: (..., cut_points), which grow."""
         raise EfattnError(f"{self!r} has no levels to tell the probabilities of.")

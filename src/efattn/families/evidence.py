@@ -53,8 +53,8 @@ def counts_are_better(values: np.ndarray) -> bool:
 def counts_suffice(values: np.ndarray, least: int = 3, spare: int = 2) -> bool:
     """Whether a few whole numbers from 0 on, such as goals, are described by a law of counts about as well as by a
     probability for each level, which has more parameters (Schwarz's criterion). least: how far they have to reach;
-    spare: parameters of a law of counts, 0 where it is likely anyhow."""
-    if values.min() != 0 or values.max() < least or values.size < ENOUGH:
+    spare: parameters of a law of counts, 0 where it is likely anyhow; it is then enough that too few speak against."""
+    if values.min() != 0 or values.max() < least or (values.size < ENOUGH and spare):
         return False
     share = np.bincount(values.astype(np.int64)) / values.size
     free = values.size * float(np.sum(share[share > 0] * np.log(share[share > 0])))

@@ -106,6 +106,9 @@ class LogNormal(ScipyFamily, ExponentialFamily):
             s2 = torch.full_like(mean, self.log_variance)
         return torch.stack([unbounded(mean.log(), MEAN_BOUND) - s2 / 2, unbounded(-s2.log(), BOUND)][: self.size], -1)
 
+    def on_its_scale(self, f: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        return y.clamp_min(SMALLEST).log() - f[..., 0], self._squared(f)
+
     def _log_precision(self, f: torch.Tensor) -> torch.Tensor:
         known = self.log_variance
         return log_dispersion(known if isinstance(known, str) else 1 / known, f, BOUND)

@@ -111,12 +111,12 @@ class Following:
         if kept is None or self.batch is None or not isinstance(part.model, Term):
             return part.outputs(longer, slots)[:, 0]
         term, here = part.model, longer.to(part.device)
-        _, masked = term.embed(_rows(here, longer.length - 1))
+        _, masked = term.embed(_rows(here, longer.length - 2))
         gap = None
         if term.gaps is not None and here.when is not None:
             taken = here.when[:, -1:] if term.own_time else here.when[:, -2:-1]
             gap = term.gaps.between(taken[:, :, None], here.when[:, None, :-1])
-        f = term.head(kept.next(masked, gap))[:, 0]
+        f = term.head(kept.next(masked[:, -1:], gap))[:, 0]
         if term.support == "distinct" and here.item is not None:
             there = here.item[0, :-1]
             f = f.clone()

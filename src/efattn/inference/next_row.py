@@ -75,7 +75,7 @@ class NextRow:
             rows = groups.every.attributes[groups.offsets[1:] - 1].copy()
         for name, entry in (self.attributes or {}).items():
             source = Table.read(_series(name, _each(entry, groups, "attributes")).to_frame())
-            read = Reading(source, schema.roles, ()).columns_of(name, "attributes", schema.levels)
+            read = Reading(source, schema.roles, ()).columns_of(name, "attributes", schema.levels, schema.fills)
             rows[:, [column == name for column in schema.attribute_columns]] = read
         return rows
 

@@ -60,6 +60,8 @@ class Term(Conditionals):
             raise ValueError("ItemVectors as the target go with families.Categorical, ValueVectors with the others")
         if context == "any" and not (stack.isolated and own_time):
             raise ValueError("in any order content is isolated, and a target shows its own time")
+        if embedding.previous and context != "past":
+            raise ValueError("a target shows the row before it where it sees all that came earlier: in the past")
         self.embedding, self.stack, self.head = embedding, stack, head
         self.neighbours, self.missing, self.gaps, self.own_time = neighbours, missing, gaps, own_time
         self.holes, self.views = holes, views
@@ -107,6 +109,7 @@ class Term(Conditionals):
             position=batch.position,
             exposure=batch.exposure if batch.noise is None else batch.noise,
             named=batch.item,
+            seen=self.looked_at(batch) if self.embedding.previous else None,
         )
 
     def looked_at(self, batch: Batch) -> Tensor:

@@ -1,6 +1,8 @@
 """From observations to vectors: each position's content, and its masked form.
 
     content_j = mix( known parts of j, target part of j ) + p_j          masked_i = mix( known parts of i, MASK ) + p_i
+    previous:                                                            masked_i = mix( known parts of i, MASK + target
+                                                                                         part of i - 1 ) + p_i
 
 What is known of a position (its item where values are the target, its attributes, its lag) stands in both; only the
 target gives way to a learned MASK vector. A missing value is embedded as MASK, so its content is its masked form.
@@ -243,7 +245,8 @@ class Embedding(nn.Module):
     order: item, attributes, lag, log exposure. `mix` (sizes without the first) puts an MLP behind the concatenation.
     Positions from `positions` on share the last vector. rates: turns values and exposures into rates, or values and
     noise into what they tell, and what is known of a row; own: adds to content what all attributes say, to a masked
-    form what those say that a target may show.
+    form what those say that a target may show. previous: a masked form shows what stood in the row before, where a
+    target sees all that came earlier: attention need not look for it.
     """
 
     def __init__(
@@ -257,10 +260,11 @@ class Embedding(nn.Module):
         positions: int = 0,
         rates: "Rates | Noises | None" = None,
         own: "OwnAttributes | None" = None,
+        previous: bool = False,
     ) -> None:
         super().__init__()
         self.target, self.item, self.attributes, self.lag = target, item, attributes, lag
-        self.rates, self.own = rates, own
+        self.rates, self.own, self.previous = rates, own, previous
         joined = target.width + sum(part.width for part in (item, attributes) if part is not None)
         joined += (0 if lag is None else lag.embedding_dim) + (0 if rates is None else rates.width)
         self.mix = mlp((joined, *mix)) if mix else None
@@ -281,9 +285,10 @@ class Embedding(nn.Module):
         position: Tensor | None = None,
         exposure: Tensor | None = None,
         named: Tensor | None = None,
+        seen: Tensor | None = None,
     ) -> tuple[Tensor, Tensor]:
         """All (batch, context, ...), of which the first `length` positions can be targets. named: whose features items
-        have, where some of `item` are taken for unknown."""
+        have, where some of `item` are taken for unknown; seen: which positions can be looked at, all unless said."""
         known = [] if self.item is None else [self.item(item, named)]
         known += [part(x) for part, x in ((self.attributes, attributes), (self.lag, lag)) if part is not None]
         if self.rates is not None and value is not None and observed is not None:
@@ -291,6 +296,9 @@ class Embedding(nn.Module):
             known.append(exposed)
         shown = self.target(item, named) if isinstance(self.target, ItemVectors) else self.target(value, observed)
         hidden = self.target.masked().to(shown.dtype).expand(shown.shape[0], length, -1)
+        if self.previous:
+            told = None if observed is None or isinstance(self.target, ItemVectors) else observed.any(-1)
+            hidden = hidden + _row_before(shown, length, [x for x in (told, seen) if x is not None])
         content, masked = torch.cat((*known, shown), -1), torch.cat((*(x[:, :length] for x in known), hidden), -1)
         if self.mix is not None:
             content, masked = self.mix(content), self.mix(masked)
@@ -301,3 +309,11 @@ class Embedding(nn.Module):
             place = F.embedding(position.clamp_max(self.positions.num_embeddings - 1), self.positions.weight)
             content, masked = content + place, masked + place[:, :length]
         return content, masked
+
+
+def _row_before(x: Tensor, length: int, told: Sequence[Tensor]) -> Tensor:
+    """(batch, length, width): of each position what the one before has; nothing of rows that are not told, nor before
+    the first."""
+    for some in told:
+        x = x * some[..., None]
+    return F.pad(x[:, : max(length - 1, 0)], (0, 0, min(length, 1), 0))

@@ -1,7 +1,7 @@
 """What a row knows of itself and of its context, for the linear model.
 
     base       f_j = start + a[x_j] + b . (attributes, bent attributes, log exposure):  each row without any context
-    residual   e_j = (y_j - mean_j) / sd_j  from that base, at the row's own exposure
+    residual   e_j = (y_j - mean_j) / sd_j  from that base, at the row's own exposure; of log-normal y that of log y
     level      what the mixed model of a group's residuals says about the row, in units of f
     linear     attributes, standardised, and the logarithm of the exposure;   bent: their hinges and products
     extras     shrunk means of residuals, the ratio of what was seen to what was expected, the nearest rows where rows
@@ -147,7 +147,7 @@ class Sight:
         """Of what is learnt."""
         a = self.attributes
         sizes: dict[str, tuple[int, ...]] = {"centre": (a + 1,), "scale": (a + 1,), "knots": (a, len(KNOTS))}
-        sizes |= {"varies": (a,), "step": (1,), "repeats": (1,)}
+        sizes |= {"varies": (a,), "step": (1,), "repeats": (1,), "scaled": (1,)}
         for c, one in enumerate(self.columns):
             sizes |= {f"start_{c}": (self.items + 1, one.family.size), f"base_own_{c}": (self.items + 1,)}
             sizes |= {f"base_shared_{c}": (self.linear_size + self.bent_size,), f"within_{c}": (mixed.size(a),)}
@@ -212,8 +212,11 @@ class Sight:
                 seen = seen.clone()
                 seen[:, batch.length :] = False  # of earlier groups the exposure is not known
             y = torch.zeros_like(mean) if batch.value is None else batch.value[..., one.column].double()
-            sd = variance.clamp_min(1e-12).sqrt()
-            pearson = torch.where(seen, ((y - mean) / sd).clamp(-CLIP, CLIP), 0.0)
+            rest = y - mean
+            bent = one.family.on_its_scale(f, y) if bool(self.learnt["scaled"]) else None  # 0 in older files
+            if bent is not None:
+                (rest, variance), slope = bent, torch.ones_like(slope)
+            pearson = torch.where(seen, (rest / variance.clamp_min(1e-12).sqrt()).clamp(-CLIP, CLIP), 0.0)
             noise = (variance / slope**2).nan_to_num(1.0).clamp(1e-8, 1e8)
             found.append(Residuals(pearson, noise, mean, seen, f[..., 0] - self.learnt[f"start_{number}"][-1, 0]))
         return found

@@ -176,6 +176,7 @@ class PenalisedLinear(DirectlyFitted):
         between = between[between > 0]
         learnt["step"] = torch.tensor([float(np.median(between)) if len(between) else 1.0], dtype=torch.float64)
         learnt["repeats"] = torch.tensor([float(_repeats(groups))], dtype=torch.float64)
+        learnt["scaled"] = torch.ones(1, dtype=torch.float64)
         learnt |= {f"start_{c}": start[:, column.outputs] for c, column in enumerate(self.columns)}
         firm = torch.tensor([BASE[name] for name in ("overall", "linear", "bent", "own")], dtype=torch.float64)
         learnt |= {f"firm_{c}": firm for c in range(len(self.columns))}

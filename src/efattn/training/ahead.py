@@ -1,6 +1,6 @@
 """Batches where they are computed with, without anybody waiting for them.
 
-on a CPU     built when asked for
+on a CPU     built when asked for, but for a table that is one batch
 on a GPU     gathered there from rows that are there (data/resident.py), or, of more rows than it has room for, built
              in a thread and sent from memory that the device reads by itself
 """
@@ -27,6 +27,7 @@ class Batches:
     def __init__(self, data: Groups, context: Context, device: torch.device) -> None:
         self.data, self.context, self.device = data, context, device
         self.resident = Resident(data, device) if Resident.fits(data, device) else None
+        self.whole: Batch | None = None  # of a table that is one batch: its groups stand in another order each time
 
     def of(self, plan: Sequence[np.ndarray]) -> Generator[Batch]:
         """Those of a plan, in its order."""
@@ -35,7 +36,12 @@ class Batches:
         return (self.build(pieces) for pieces in plan) if self.device.type == "cpu" else self._early(plan)
 
     def build(self, pieces: np.ndarray) -> Batch:
-        return self.data.batch(pieces, self.context).to(self.device, ahead=True)
+        everything = len(self.data.pieces)
+        if self.device.type != "cpu" or len(pieces) != everything:
+            return self.data.batch(pieces, self.context).to(self.device, ahead=True)
+        if self.whole is None:
+            self.whole = self.data.batch(np.arange(everything), self.context)
+        return self.whole.select(torch.as_tensor(pieces))
 
     def _early(self, plan: Sequence[np.ndarray]) -> Generator[Batch]:
         waiting = deque[Future[Batch]]()

@@ -155,11 +155,14 @@ class _Term:
         self.passes = options.passes_for(batches)
         self.epochs, self.patience = options.epochs_for(batches), options.patience_for(batches)
         self.replay = fitting.replays.get(name)
+        patience = self.patience or 0
         if self.replay is not None:
             self.epochs, self.patience = self.replay.epochs(batches * self.passes), None
         self.adaptive = options.decay == "plateau" and self.patience is not None and fitting.held is not None
         goes_on = self.adaptive and options.epochs is None and self.replay is None
         self.most = self.epochs * LONGER if goes_on else self.epochs
+        if self.replay is not None:
+            self.most = max(self.epochs * LONGER, self.epochs + patience)
         self.limit = math.inf if options.seconds is None else options.seconds / len(fitting.model.terms)
 
     def run(self, state: dict[str, Any] | None, tensors: dict[str, Tensor]) -> None:
@@ -206,7 +209,14 @@ class _Term:
             return True
         if self.at.epoch >= self.epochs and self.at.best is not None:
             self.epochs = min(2 * self.epochs, self.most)
+        if self.replay is not None and self.epochs <= self.at.epoch < self.most and self.behind(self.replay.reached):
+            self.epochs += 1
         return self.at.epoch >= self.epochs
+
+    def behind(self, reached: float) -> bool:
+        """Whether the rows of the last epoch were less likely."""
+        mine = [record for record in self.fitting.history if record["term"] == self.name]
+        return bool(mine) and mine[-1]["train"] < reached
 
     def stale(self) -> bool:
         """No better score for too long."""

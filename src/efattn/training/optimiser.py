@@ -108,14 +108,12 @@ class Adam:
 @torch.no_grad()
 def clip(parameters: Sequence[nn.Parameter], most: float) -> None:
     """Scale all gradients so that their norm together is at most this."""
-    sparse = [p for p in parameters if p.grad is not None and p.grad.is_sparse]
-    if not sparse:
-        nn.utils.clip_grad_norm_(parameters, most)
-        return
-    for p in sparse:
-        assert p.grad is not None
-        p.grad = p.grad.coalesce()
+    for p in parameters:
+        if p.grad is not None and p.grad.is_sparse:
+            p.grad = p.grad.coalesce()
     there = [p.grad for p in parameters if p.grad is not None]
+    if not there:
+        return
     values = [g.values() if g.is_sparse else g for g in there]
-    norm = torch.stack(torch._foreach_norm(values)).norm()
+    norm = torch.linalg.vector_norm(torch.stack(torch._foreach_norm(values)))
     torch._foreach_mul_(values, (most / (norm + 1e-6)).clamp_max(1.0))

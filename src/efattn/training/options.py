@@ -27,9 +27,9 @@ def resolve_device(options: Training) -> torch.device:
 
 def candidates(term: Conditionals, data: Groups, options: Training, seed: int) -> Candidates | None:
     """What draws items to stand for all others, where there are so many that it should; by how often they come."""
-    size = term.family.size
-    number = options.candidates_for(size) if term.of_items else None
+    size, device = term.family.size, term.get_buffer("inside").device
+    number = options.candidates_for(size, cpu=device.type == "cpu") if term.of_items else None
     if number is None or data.item is None:
         return None
     counts = torch.as_tensor(np.bincount(data.item, minlength=size)[:size])
-    return Candidates(counts.to(term.get_buffer("inside").device), number, seed)
+    return Candidates(counts.to(device), number, seed)

@@ -21,7 +21,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, BinaryIO, final
 
@@ -34,6 +34,7 @@ PROGRAM = "from efattn.training.processes import work; work()"
 PAUSE = 0.2  # seconds between ticks
 SOON = 2.0  # seconds after which a fit is long enough for help, which takes as long to start
 MINE = 0.8  # share of a core that a fit gets where the machine has room for help
+_END = object()
 
 
 def fresh(program: str, *, own_session: bool) -> "subprocess.Popen[bytes]":
@@ -94,12 +95,13 @@ def side_by_side(fittings: Mapping[int, Fitting], resume: bool, jobs: int) -> Ge
 
 
 def with_help(
-    fittings: Mapping[int, Fitting], resume: bool, helpers: int, meanwhile: Callable[[], object] | None = None
+    fittings: Mapping[int, Fitting], resume: bool, helpers: int, meanwhile: Iterable[object] = ()
 ) -> Generator[int]:
     """Run them here, one after the other, and give the number of each when it is done. When that takes longer, and
     nobody else wants the cores, so many helpers run those that are not begun yet: the same numbers, sooner. What a
-    helper cannot do for want of memory is done here. meanwhile: what else there is to do while helpers end theirs."""
-    team, done = _Team(fittings, resume, spared=True), list[int]()
+    helper cannot do for want of memory is done here. meanwhile: what else there is to do, piece by piece, and is done
+    first where helpers are at work: what is left then is dealt out evenly."""
+    team, done, pieces = _Team(fittings, resume, spared=True), list[int](), iter(meanwhile)
     began, worked = time.monotonic(), time.thread_time()
 
     def look_around(record: Record) -> None:
@@ -114,12 +116,11 @@ def with_help(
 
     try:
         while team.waiting or team.running:
-            if team.waiting:
+            busy = bool(team.running) and next(pieces, _END) is not _END
+            if team.waiting and not busy:
                 done.append(team.run_here(look_around))
-            elif meanwhile is not None:
-                meanwhile()
-                meanwhile = None
-            done.extend(team.heard(0.0 if team.waiting or meanwhile is not None else 1.0))
+                busy = True
+            done.extend(team.heard(0.0 if busy else 1.0))
             yield from (done.pop(0) for _ in range(len(done)))
     except KeyboardInterrupt:
         team.interrupt()
