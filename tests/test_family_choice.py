@@ -7,7 +7,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from efattn import DataError, families
+from efattn import DataError, SimpleModel, families, simple
 from efattn.data import Roles
 from efattn.estimators import deciding
 from efattn.estimators.families import automatic, choose
@@ -203,6 +203,16 @@ def test_counts_without_zeros_of_their_own_have_no_such_rival():
     for y in (DRAW.poisson(1.4, 600), DRAW.negative_binomial(0.7, 0.1, 600)):
         rivals = automatic(y.astype(float), "y", ITEM).rivals
         assert {one.name for one in rivals} == {"poisson", "negative_binomial"}
+
+
+def test_whole_numbers_near_zero_get_a_law_that_has_a_zero():
+    """Skewed levels of air, rounded: none is 0 yet, and the next one may be."""
+    rng = np.random.default_rng(0)
+    y = np.round(np.exp(rng.normal(size=60)[:, None] * 0.5 + rng.normal(size=(60, 5)) * 0.8 + 3.5)).clip(2)
+    frame = pl.DataFrame({"g": np.repeat(np.arange(60), 5), "y": y.ravel()})
+    model = SimpleModel(simple.LinearModel()).fit(frame, group="g", value="y", validation=None)
+    new = pl.DataFrame({"g": [100, 100], "y": [0.0, 30.0]})
+    assert np.isfinite(model.score(new))
 
 
 def test_tiny_positive_numbers_are_no_proportions():

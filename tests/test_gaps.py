@@ -106,11 +106,14 @@ def test_an_order_without_times_is_an_error_where_they_are_asked_for():
         efa(gaps=True).fit(table, **ROLES)
 
 
-def test_values_are_told_only_if_asked_for():
+def test_networks_of_values_are_told_only_if_asked_for():
     table = timed()
     both = {**ROLES, "value": "rating"}
     assert efa().fit(table, **both).model_["rating"].gaps is None
-    assert efa(terms="value").fit(table, **both).schema_.when_kind is None
+    model = efa(terms="value").fit(table, **both)
+    assert model.model_["rating"].gaps is None
+    assert model.schema_.when_kind == "number"  # for simple models beside them
+    assert efa(terms="value", gaps=False).fit(table, **both).schema_.when_kind is None
     assert efa(terms=["value"], gaps=True).fit(table, **both).model_["rating"].gaps is not None
 
 

@@ -38,10 +38,10 @@ def encoded(frame, **roles):
     return Schema.fit_encode(frame, Roles(**(ROLES | roles)))[1]
 
 
-def built(groups, family=None, context="others", penalty=1.0, **more):
+def built(groups, family=None, context="others", penalty=1.0, spread=None, **more):
     family = Product((Gaussian(),)) if family is None else family
     setting = Setting(family, 3, context, attributes=2, ordered=True)
-    model = simple.LinearModel(penalty=penalty).build(setting)
+    model = simple.LinearModel(penalty=penalty, spread=spread).build(setting)
     model.fit(groups, **more)
     return model
 
@@ -126,8 +126,8 @@ def test_what_a_row_knows_equals_a_loop_over_its_context(context):
             see = [j for j in range(n) if batch.observed[b, j, 0] and (j < i if context == "past" else j != i)]
             e = rest[b, see]
             total, count = float(e.sum()), len(see)
-            near = [j for j in (i - 1, i + 1) if 0 <= j < n]
-            before, after = (float(rest[b, j]) if j in near and j in see else 0.0 for j in (i - 1, i + 1))
+            near = (i - 1, i + 1 if context == "others" else i - 2)
+            before, after = (float(rest[b, j]) if j in see else 0.0 for j in near)
             away = linear[b, i, :2] - linear[b, see, :2].mean(0) if see else torch.zeros(2)
             wanted = [total / (count + 1), total / (count + 5), before, after, math.log(count + 1) - 1, *away.tolist()]
             np.testing.assert_allclose(known.extras[b, i], wanted, atol=1e-9)
@@ -276,6 +276,77 @@ def test_it_comes_close_to_the_truth_of_a_mixed_model(kind):
     )
     got, best = score(frame, truth, attributes=["t", "x"], order="t")
     assert best - 0.06 < got
+
+
+def of_the_past(frame, **options):
+    """Held-out groups from what came earlier, by a linear model as it is and by a plain one."""
+    half = frame["g"].max() // 2
+    train, test = (frame.filter((pl.col("g") <= half) == first) for first in (True, False))
+    several = (simple.LinearModel(**options), simple.LinearModel(plain=True, spread=(0.0, 0.0), **options))
+    roles = {"group": "g", "value": "y", "order": "t"}
+    models = (SimpleModel(one, family="gaussian", context="past") for one in several)
+    return [model.fit(train, validation=None, **roles).score(test) for model in models]
+
+
+def test_a_curve_over_the_places_of_a_group_is_found():
+    rng = np.random.default_rng(0)
+    t = np.tile(np.arange(7), 60)
+    y = 4 * np.exp(-0.5 * (t - 2.0) ** 2) + np.repeat(rng.normal(size=60), 7) * 0.3
+    y += rng.normal(size=420) * 0.3
+    got, plain = of_the_past(pl.DataFrame({"g": np.arange(420) // 7, "t": t, "y": y}))
+    best = -0.5 * math.log(2 * math.pi * 0.09) - 0.5
+    assert best - 0.3 < got
+    assert plain < got - 0.3
+
+
+def test_the_time_of_a_row_counts_where_rows_have_times():
+    """Groups begin when they like, and values follow the clock."""
+    rng = np.random.default_rng(0)
+    t = np.sort(rng.uniform(0, 10, 100))[:, None] + np.cumsum(rng.exponential(size=(100, 4)), 1)
+    y = 0.8 * t + rng.normal(size=(100, 4)) * 0.5
+    by = rng.permutation(100)
+    frame = pl.DataFrame({"g": np.repeat(np.arange(100), 4), "t": t[by].ravel(), "y": y[by].ravel()})
+    got, plain = of_the_past(frame)
+    assert -0.5 * math.log(2 * math.pi * 0.25) - 0.5 - 0.1 < got
+    assert plain < got - 0.3
+
+
+def test_a_first_row_is_less_certain_than_those_that_follow():
+    """A walk: where it starts nothing is known, and every step is small."""
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=(80, 1)) * 3 + np.cumsum(rng.normal(size=(80, 12)) * 0.1, 1)
+    frame = pl.DataFrame({"g": np.repeat(np.arange(80), 12), "t": np.tile(np.arange(12), 80), "y": y.ravel()})
+    got, plain = of_the_past(frame, penalty=1000.0)
+    start, step = (-0.5 * math.log(2 * math.pi * v) - 0.5 for v in (9.0, 0.01))
+    assert (start + 11 * step) / 12 - 0.1 < got
+    assert plain < got - 0.1
+
+
+def test_dispersions_are_those_of_groups_left_out():
+    """Few groups of many items that go together: rows that the map was fitted to lie much nearer to it than others."""
+    rng = np.random.default_rng(0)
+    load, n = rng.normal(size=(2, 16)), 16
+    y = rng.normal(size=(60, 2)) @ load + rng.normal(size=(60, n)) * 0.3
+    frame = pl.DataFrame({"g": np.repeat(np.arange(60), n), "i": np.tile(np.arange(n), 60), "y": y.ravel()})
+    train, test = (frame.filter((pl.col("g") < 24) == first) for first in (True, False))
+    roles = {"group": "g", "item": "i", "value": "y"}
+    models = [SimpleModel(simple.LinearModel(spread=x), family="gaussian") for x in (None, (0.0, 0.0))]
+    got, without = (model.fit(train, validation=None, **roles).score(test) for model in models)
+    inside = models[0].predict(test, interval=0.9)
+    assert without < got - 0.05
+    assert 0.8 < float(((inside["y_lower"] <= inside["y"]) & (inside["y"] <= inside["y_upper"])).mean()) < 0.97
+
+
+def test_a_value_far_out_in_an_attribute_does_not_rule():
+    """Populations: one group has a thousand times what others have, and its value is like theirs."""
+    rng = np.random.default_rng(0)
+    a = np.repeat(np.exp(rng.normal(size=200) * 2.5), 3)
+    y = 0.5 * np.log(a) + rng.normal(size=600) * 0.3
+    frame = pl.DataFrame({"g": np.repeat(np.arange(200), 3), "a": a, "y": y})
+    got, best = score(
+        frame, -0.5 * np.log(2 * np.pi * 0.09) - 0.5 * ((y - 0.5 * np.log(a)) / 0.3) ** 2, attributes=["a"]
+    )
+    assert best - 0.1 < got
 
 
 def test_residuals_are_taken_after_attributes():

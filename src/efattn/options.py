@@ -296,7 +296,7 @@ class EFAOptions(_Model):
     gaps: bool | Literal["auto"] = _field(
         "auto",
         "Let attention know how much time lies between two rows, by the order column; auto does for items where that "
-        "column holds times, or numbers at uneven steps.",
+        "column holds times, or numbers at uneven steps; of values simple models beside the network know it then.",
     )
     own_time: Own = _field("auto", _OWN_TIME)
     own_attributes: Own = _field("auto", _OWN_ATTRIBUTES)

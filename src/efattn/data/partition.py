@@ -201,7 +201,7 @@ def _numbered(done: Partition, part: Part, types: Mapping[str, Any], when: bool 
         for c, name in enumerate(roles.of(role)):
             columns |= _read(done, reading, role, name, f"{letter}{c}")
     columns |= {"e": reading.exposure(), "g": reading.weight(), "t": reading.target(), "n": reading.noise()}
-    if when and (when != "auto" or roles.item):
+    if when:
         columns["m"] = _when(done, reading, sure=when != "auto")
     if roles.time is not None:
         columns["d"], done.time_kind = moments(table.column(roles.time, "time"), "time", reading.notes, first=first)

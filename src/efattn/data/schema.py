@@ -94,7 +94,7 @@ class Schema:
         if lags:
             time, series, kind = reading.group_times
             schema = replace(schema, step=infer_step(time, series), time_kind=kind)
-        if when and (when != "auto" or roles.item):
+        if when:
             schema = schema._with_when(reading, sure=when != "auto")
         groups = schema.encode_read(reading)
         twice = duplicated(groups, reading.order, reading.folded())

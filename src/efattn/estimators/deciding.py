@@ -28,12 +28,15 @@ from efattn.families import Family, Product
 from efattn.models import Conditionals
 from efattn.network import Context
 from efattn.simple import LinearModel
+from efattn.simple.linear_fit import CHOSEN, FIRST, SHIFTS, shifted
+from efattn.simple.linear_model import PenalisedLinear
 
 HELD, SPLITS = 0.25, 3  # share left out, and how often
 LARGE = 500_000  # rows looked at times items, from which on what each item looks like on its own decides
 FEWEST = 8  # groups: of fewer, what is left out says more about the linear model than about the family
 SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
 PENALTY, STRONG = 100.0, 10_000.0  # of the linear model, the same for all families; with fewer groups than items
+CONTEXT = ("others", "extras", "by_item")  # what it is of; bends and what dispersions depend on stay where they start
 HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
 TAILS = ("student_t", "johnson")
 FAR = 5.0  # times the usual gain of a group, where larger ones are cut
@@ -99,14 +102,16 @@ def _scores(
     fit says nothing about a family."""
     groups = _fewer(draft, seed)
     penalty = STRONG if len(groups) < draft.items * (draft.schema.lags + 1) else PENALTY
+    penalties = tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN)
     scores = dict[str, Tensor]()
     for family in rivals:
         try:
             mine = split(replace(draft, family=Product((family,)), groups=groups), HELD, seed, standardise)
             assert mine.train is not None
             assert mine.held is not None
-            model = LinearModel(penalty=penalty, seconds=4 * SECONDS).build(mine.setting("value", context))
-            model.fit(mine.train)  # type: ignore[operator]
+            model = LinearModel(penalty=penalties, seconds=4 * SECONDS).build(mine.setting("value", context))
+            assert isinstance(model, PenalisedLinear)
+            model.fit(mine.train)
             if any(rival.atoms for rival in rivals):
                 one = _with_zeros(model, mine)
             else:
@@ -132,14 +137,22 @@ def _fewer(draft: Blueprint, seed: int) -> Groups:
 
 
 @torch.no_grad()
-def _by_group(model: Conditionals, held: Groups) -> Tensor:
-    """(group, 2): sums of weighted log p and of weights."""
-    sums = []
+def _by_group(model: PenalisedLinear, held: Groups) -> Tensor:
+    """(group, 2): sums of weighted log p and of weights. Where there is a dispersion, under the shift that suits these
+    groups best: how much too near a fit lies to its own rows says nothing about a family."""
+    shifts = SHIFTS if model.columns[0].scattered else SHIFTS[:1]
+    sums, weights = list[Tensor](), list[Tensor]()
     for batch in held.batches(TOKENS, context=model.context, dtype=torch.float64):
-        scores = model.log_prob(batch)
-        weight = scores.weight.double() * scores.scored
-        sums.append(torch.stack([(scores.values.double() * weight).sum(1), weight.sum(1)], 1))
-    return torch.cat(sums)
+        scores, n = model.log_prob(batch), batch.length
+        assert batch.value is not None
+        f, weight = model.outputs(batch).double(), scores.weight.double() * scores.scored
+        y = batch.value[:, :n].double()
+        each = [model.family.log_prob(shifted(f, torch.tensor(by)), y) for by in shifts[1:]]
+        every = torch.stack([scores.values.double(), *(x.double() for x in each)])  # (shift, batch, target)
+        sums.append(torch.where(scores.scored, every * weight, 0.0).sum(-1))
+        weights.append(weight.sum(1))
+    total = torch.cat(sums, 1)
+    return torch.stack([total[total.sum(1).argmax()], torch.cat(weights)], 1)
 
 
 @torch.no_grad()

@@ -58,9 +58,7 @@ class EFA(EFAOptions, GroupEstimator):
     _takes_features = True
 
     def _schema_options(self) -> dict[str, Any]:
-        of_items = self.terms is None or "item" in self.terms
-        asked = self.gaps if self.gaps != "auto" or of_items else False
-        return {"lags": self.lags, "max_length": self.max_length, "when": asked}
+        return {"lags": self.lags, "max_length": self.max_length, "when": self.gaps}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         terms: dict[str, Conditionals] = {}

@@ -7,7 +7,7 @@
       whole numbers >= 0 that are counts            poisson, or negative_binomial where the variance exceeds 1.5 means;
                                                     no counts: what a normal curve fits better, or never near 0
       numbers strictly between 0 and 1              beta
-      numbers > 0                                   gaussian, gamma or log_normal, whichever describes items better
+      numbers > 0, not whole and near 0             gaussian, gamma or log_normal, whichever describes items better
       anything else                                 gaussian
 
 Where several are plausible they are rivals, and groups that are left out decide (deciding.py): heavier tails of real
@@ -33,6 +33,7 @@ POSITIVE = ("gaussian", "gamma", "log_normal", "student_t")  # what positive num
 REAL, COUNTS = ("gaussian", "student_t", "johnson"), ("poisson", "negative_binomial")
 SHARES = ("beta", "gaussian", "student_t")  # what numbers between 0 and 1 may be, whose tails may be heavier
 SHOWN = 4  # items by name
+NEAR = 5  # a whole number, below which there is not far to 0
 ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on they may be of their own
 AMOUNTS = (families.ZeroOr(), families.ZeroOr(families.LogNormal()))
 INFLATED = (families.ZeroInflated(families.Poisson()), families.ZeroInflated())
@@ -185,6 +186,8 @@ def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choic
         return Choice(families.Gaussian(), (column,), "real numbers" if y.size else "nothing observed")
     positive = bool(families.Gamma.support.contains(y).all())
     best, looked = kinds.best_measure(y, item, items)
+    if positive and are_whole(y) and y.min() < NEAR:  # the next one may be 0, which no law of positive numbers has
+        positive, best = False, "gaussian"
     whose = "of each item" if looked > 1 else "of the column"
     values, looks = "real numbers", ""
     if positive:

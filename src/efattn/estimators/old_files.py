@@ -19,7 +19,7 @@ from efattn.estimators.growing import Grown
 from efattn.families import Family, Product
 from efattn.models import Conditionals, Term
 from efattn.models.scoring import at
-from efattn.simple import RECIPES, GaussianConditional, MeanAndVariance, Recipe, Setting
+from efattn.simple import RECIPES, GaussianConditional, LinearModel, MeanAndVariance, Recipe, Setting
 
 KINDS = {recipe.__name__: recipe for recipe in RECIPES}
 
@@ -33,6 +33,8 @@ def recipe_of(saved: Mapping[str, Any]) -> Recipe:
     settings: dict[str, Any] = dict(saved["settings"])
     if kind is GaussianConditional:
         settings = {"rank": "full"} | settings  # older ones had a number for each pair, however many items there were
+    if kind is LinearModel:
+        settings = {"plain": True} | settings
     made: Recipe = kind(**{name: x for name, x in settings.items() if name in known})
     return made
 

@@ -89,8 +89,10 @@ def _with_what_targets_show(
     if schema.when_kind is not None:
         shown = "known" if own_time else "hidden"
         other = option("own_time", "hidden" if own_time else "known")
-        text = f"Column {roles.order!r} says when rows were: attention knows the time between them. A target's own time"
-        notes.append(Note("times", f"{text} is {shown}; {other} changes that.", column=roles.order, option="own_time"))
+        text = f"Column {roles.order!r} says when rows were"
+        if "item" in terms:
+            text += f": attention knows the time between them. A target's own time is {shown}; {other} changes that"
+        notes.append(Note("times", f"{text}.", column=roles.order, option="own_time"))
     schema = replace(schema, own_time=own_time, exposed=roles.exposure is not None and "value" in terms)
     if "item" in terms and own_attributes is not None and roles.of("attributes"):
         flags, said = own.decide(few(groups), schema.attribute_columns, own_attributes)

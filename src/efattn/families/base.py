@@ -38,6 +38,7 @@ class Family(ABC):
     scalar: ClassVar[bool] = True
     of_values: ClassVar[bool] = True  # whether a value column may have it; of a category and of a product it is no
     several_columns: ClassVar[bool] = False  # whether one of it takes all value columns
+    around_first: ClassVar[bool] = False  # whether output 2, if any, is the log precision on the scale of output 1
     partial: ClassVar[bool] = False  # whether log_prob takes rows of which some columns are missing (NaN)
     columns: int = 1  # how many value columns y has
     exponential: bool = False  # whether natural, statistic, log_partition and log_base define it

@@ -32,6 +32,7 @@ class Gaussian(ScipyFamily, ExponentialFamily):
 
     noise: Dispersion = field(default="learned", metadata={"argument": "variance"})  # variance is a method
     name: ClassVar[str] = "gaussian"
+    around_first: ClassVar[bool] = True
     discrete = False
     exposures = ()
     squared_loss = True

@@ -42,6 +42,7 @@ class Johnson(ScipyFamily, ExponentialFamily):
     width: float = 1.0
     spread: Dispersion = "learned"
     name: ClassVar[str] = "johnson"
+    around_first: ClassVar[bool] = True
     discrete = False
     exposures = ()
     standardised = True

@@ -33,6 +33,7 @@ class LogNormal(ScipyFamily, ExponentialFamily):
 
     log_variance: Dispersion = "learned"
     name: ClassVar[str] = "log_normal"
+    around_first: ClassVar[bool] = True
     discrete = False
     exposures = ()
     support = PositiveReals()

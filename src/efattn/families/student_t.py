@@ -35,6 +35,7 @@ class StudentT(ScipyFamily, Family):
     scale: Dispersion = "learned"
     degrees: float | Literal["learned"] = "learned"
     name: ClassVar[str] = "student_t"
+    around_first: ClassVar[bool] = True
     discrete = False
     exposures = ()
 

@@ -3,12 +3,14 @@
     base       f_j = start + a[x_j] + b . (attributes, bent attributes, log exposure):  each row without any context
     residual   e_j = (y_j - mean_j) / sd_j  from that base, at the row's own exposure; of log-normal y that of log y
     level      what the mixed model of a group's residuals says about the row, in units of f
-    linear     attributes, standardised, and the logarithm of the exposure;   bent: their hinges and products
+    linear     attributes and clocks, standardised, and the logarithm of the exposure;  bent: their hinges and products
+    clocks     where rows are ordered, the row's place in its group; with times, since its first row, and when it was
     extras     shrunk means of residuals, the ratio of what was seen to what was expected, the nearest rows where rows
                are ordered, how many are seen, how far the row's attributes are from the others'
     cells      the residual of every item that the row may see; of one that is missing what the others let expect where
                groups of the fit are complete, else 0
-    scatter    how uncertain the level is, how much residuals of the context vary, and where the base stands
+    scatter    how uncertain the level is, how much residuals of the context vary, where the base stands; attributes
+    told       the logarithm of the variance that the mixed model tells of the row beside that of its noise alone
 
 A row never sees itself. Each value column has residuals of its own, and of the other rows all of them are seen.
 """
@@ -33,6 +35,7 @@ CLIP = 8.0  # standard deviations of a residual, and of an attribute
 KNOTS = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles at which an attribute may bend
 MOST_PRODUCTS = 8  # attributes, up to which their products are looked at
 SCATTER = 3
+MOVING = 2.0  # standard deviations of an attribute, beyond which dispersions do not go on moving with it
 COMPLETE = 0.95  # of all cells of a fit's groups, from which on one that is missing is expected from the others
 PIECE = 1024  # rows that are completed at a time
 
@@ -67,9 +70,15 @@ class Column:
         """Whether these are a dispersion or two, and not a row of cut-points."""
         return 0 < self.free <= 2
 
+    @property
+    def measured(self) -> bool:
+        """Whether the second output is the logarithm of a precision around the first, from which what a mixed model
+        tells of a row's variance can be taken."""
+        return self.scattered and self.family.around_first
+
 
 class Known(NamedTuple):
-    """What is known of rows, (..., any): level (..., column), scatter (..., column, SCATTER), the rest flat."""
+    """What is known of rows, (..., any): level, told (..., column), scatter (..., column, SCATTER), the rest flat."""
 
     level: Tensor
     linear: Tensor
@@ -77,6 +86,7 @@ class Known(NamedTuple):
     extras: Tensor
     cells: Tensor
     scatter: Tensor
+    told: Tensor
 
     @property
     def by_item(self) -> Tensor:
@@ -118,7 +128,9 @@ class Sight:
     items: int
     lags: int
     has_items: bool
-    attributes: int
+    given: int  # attributes of the table
+    clocks: int
+    spreading: bool  # whether dispersions depend on attributes
     ordered: bool
     context: Context
     cells: int  # items and lags that have a residual of their own, of each column
@@ -130,27 +142,39 @@ class Sight:
     # ---- sizes
 
     @property
+    def attributes(self) -> int:
+        return self.given + self.clocks
+
+    @property
     def linear_size(self) -> int:
         return self.attributes + 1
 
     @property
     def bent_size(self) -> int:
         a = self.attributes
-        return a * len(KNOTS) + (a * (a - 1) // 2 if a <= MOST_PRODUCTS else 0)
+        return a * len(KNOTS) + (a * (a - 1) // 2 if self.given <= MOST_PRODUCTS else 0)
 
     @property
     def extras_size(self) -> int:
         each = sum(2 + 2 * one.counted + 2 * self.ordered for one in self.columns)
-        return each + 1 + self.attributes
+        return each + 1 + self.given
+
+    @property
+    def scatter_size(self) -> int:
+        return SCATTER + self.spreading * self.attributes
+
+    @property
+    def within_size(self) -> int:
+        return mixed.size(self.attributes, self.clocks)
 
     def sizes(self) -> dict[str, tuple[int, ...]]:
         """Of what is learnt."""
         a = self.attributes
         sizes: dict[str, tuple[int, ...]] = {"centre": (a + 1,), "scale": (a + 1,), "knots": (a, len(KNOTS))}
-        sizes |= {"varies": (a,), "step": (1,), "repeats": (1,), "scaled": (1,)}
+        sizes |= {"varies": (a,), "step": (1,), "repeats": (1,), "scaled": (1,), "bends": (a + 1, 2)}
         for c, one in enumerate(self.columns):
             sizes |= {f"start_{c}": (self.items + 1, one.family.size), f"base_own_{c}": (self.items + 1,)}
-            sizes |= {f"base_shared_{c}": (self.linear_size + self.bent_size,), f"within_{c}": (mixed.size(a),)}
+            sizes |= {f"base_shared_{c}": (self.linear_size + self.bent_size,), f"within_{c}": (self.within_size,)}
             sizes |= {f"base_spread_{c}": (self.items + 1, one.free), f"firm_{c}": (4,)}
             sizes |= {f"together_{c}": (self.cells, self.cells)}
         return sizes
@@ -162,21 +186,31 @@ class Sight:
         shape = batch.exists.shape
         log = torch.zeros(*shape, 1, dtype=torch.float64)
         log[:, : batch.length, 0] = log_exposure(batch)
-        if not self.attributes:
-            return log
-        if batch.attributes is None:
+        if self.given and batch.attributes is None:
             raise DataError("This model was fitted with attributes, and the data have none.", option="attributes")
-        return torch.cat([batch.attributes.double(), log], -1)
+        given = [batch.attributes.double()] if self.given and batch.attributes is not None else []
+        return torch.cat([*given, self._clocks(batch), log], -1)
+
+    def _clocks(self, batch: Batch) -> Tensor:
+        """(batch, context, clocks)"""
+        place = torch.arange(batch.exists.shape[1], dtype=torch.float64).expand(batch.exists.shape)
+        several = [place]
+        if self.clocks > 1:
+            if batch.when is None:
+                raise DataError("This model was fitted with times, and the data have none.", option="order")
+            several += [batch.when - batch.when[:, :1], batch.when]
+        return torch.stack(several, -1)[..., : self.clocks]
 
     def basis(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """linear (batch, context, attributes + 1), bent (batch, context, bent)."""
-        raw = (self.known(batch) - self.learnt["centre"]) / self.learnt["scale"]
+        straight = straightened(self.known(batch), self.learnt["bends"])
+        raw = (straight - self.learnt["centre"]) / self.learnt["scale"]
         x = raw.nan_to_num(0.0, CLIP, -CLIP).clamp(-CLIP, CLIP)
         a = self.attributes
         if not a:
             return x, x.new_zeros(*x.shape[:2], 0)
         hinges = (x[..., :a, None] - self.learnt["knots"]).clamp_min(0.0).flatten(-2)
-        if a > MOST_PRODUCTS:
+        if self.given > MOST_PRODUCTS:
             return x, hinges
         first, second = torch.triu_indices(a, a, 1)
         return x, torch.cat([hinges, (x[..., first] * x[..., second]).clamp(-CLIP, CLIP)], -1)
@@ -231,7 +265,7 @@ class Sight:
         repeats = self.has_items and bool(self.learnt["repeats"])
         item = batch.item[:, :n] if repeats and batch.item is not None else None
         x = linear[:, :n, :-1] * self.learnt["varies"]
-        rows = mixed.Rows(batch.exists[:, :n], item, when if self.ordered else None, x)
+        rows = mixed.Rows(batch.exists[:, :n], item, when if self.ordered else None, x, self.clocks)
         noise = torch.ones_like(one.noise[:, :n]) if self.columns[number].mixed_kinds else one.noise[:, :n]
         return rows, mixed.Seen(one.pearson[:, :n] * noise.sqrt(), noise, one.seen[:, :n])
 
@@ -244,7 +278,7 @@ class Sight:
         linear, bent = self.basis(batch)
         all_rest = self.residuals(batch, cells, torch.cat([linear, bent], -1))
         may = cells.allowed(self.context)
-        levels, extras, by_cell, scatter = [], list[Tensor](), [], []
+        levels, extras, by_cell, scatter, told = [], list[Tensor](), [], [], []
         for number, (one, rest) in enumerate(zip(self.columns, all_rest, strict=True)):
             rows, mine = self.within(batch, linear, number, rest)
             level, variance = mixed.predict(self.learnt[f"within_{number}"], rows, mine, self.context)
@@ -257,11 +291,14 @@ class Sight:
             extras += self._neighbours(rest, n) if self.ordered else []
             if number == 0:
                 extras.append((count + 1).log() - 1)
-                extras += self._deviations(seen[..., :n], linear[:, :n, :-1])
+                extras += self._deviations(seen[..., :n], linear[:, :n, : self.given])
             by_cell.append(self._by_cell(cells, seen, rest.pearson, self.learnt.get(f"together_{number}"), slots))
-            scatter.append(_scatter(variance / mine.noise, seen, rest, count, total))
-        context = (torch.stack(extras, -1), torch.cat(by_cell, -1))
-        known = Known(torch.stack(levels, -1), linear[:, :n], bent[:, :n], *context, torch.stack(scatter, -2))
+            uncertain, alone = variance / mine.noise, self.learnt[f"within_{number}"][mixed.NOISE].exp()
+            moving = linear[:, :n, : self.attributes * self.spreading].clamp(-MOVING, MOVING)
+            scatter.append(torch.cat([_scatter(uncertain, seen, rest, count, total), moving], -1))
+            told.append((1 + uncertain / alone).clamp(1.0, 1e8).log())
+        context = (torch.stack(extras, -1), torch.cat(by_cell, -1), torch.stack(scatter, -2), torch.stack(told, -1))
+        known = Known(torch.stack(levels, -1), linear[:, :n], bent[:, :n], *context)
         if slots is None:
             return cells.item[:, :n], known
         picked = (x if x is known.cells else at(x, slots) for x in known)
@@ -279,17 +316,16 @@ class Sight:
         return [((had + k * unit) / (due + k * unit)).clamp(1e-6, 1e6).log() for k in (1.0, 5.0)]
 
     def _neighbours(self, rest: Residuals, n: int) -> list[Tensor]:
-        """The residual of the row before, and in `others` of the row after."""
+        """The residual of the row before, and of the one after, or in `past` of the one before that."""
         here = rest.pearson[:, :n]
         zero = torch.zeros_like(here[:, :1])
         before = torch.cat([zero, here[:, :-1]], 1)
-        after = torch.cat([here[:, 1:], zero], 1) if self.context == "others" else torch.zeros_like(before)
-        return [before, after]
+        return [before, torch.cat([here[:, 1:], zero] if self.context == "others" else [zero, before[:, :-1]], 1)]
 
     def _deviations(self, seen: Tensor, x: Tensor) -> list[Tensor]:
         """How far attributes are from those of the rows that are seen."""
         count = seen.sum(-1, keepdim=True)
-        away = torch.where(count > 0, x - seen @ x / count.clamp_min(1), 0.0) * self.learnt["varies"]
+        away = torch.where(count > 0, x - seen @ x / count.clamp_min(1), 0.0) * self.learnt["varies"][: self.given]
         return list(away.unbind(-1))
 
     def _by_cell(
@@ -362,6 +398,13 @@ def _scatter(uncertain: Tensor, seen: Tensor, rest: Residuals, count: Tensor, to
     varied = ((squares.clamp_min(0.0) + 1) / ((count - 1).clamp_min(0.0) + 1)).log()
     base = rest.base[:, : count.shape[1]].clamp(-CLIP, CLIP)
     return torch.stack([(1 + uncertain).clamp(1.0, 1e3).log(), varied, base], -1)
+
+
+def straightened(x: Tensor, bends: Tensor) -> Tensor:
+    """Columns with values far out, (..., column), by asinh((x - middle) / width); bends: middle and width of each, the
+    width 0 of a column that stays as it is."""
+    middle, width = bends.unbind(-1)
+    return torch.where(width > 0, ((x - middle) / width.clamp_min(1e-300)).asinh(), x)
 
 
 def moments(family: Family, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:

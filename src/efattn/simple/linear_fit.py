@@ -1,10 +1,11 @@
 """The coefficients of a linear model of one column, by penalised maximum likelihood.
 
     f_i = overall + own[x_i] + shared . s_i + others[x_i] . cells_i + by_item[x_i] . t_i       its first output
-    f_i = overall + spread[x_i] + scatter . h_i                                                 the others
+    f_i = overall + spread[x_i] + scatter . h_i  (the second: + shift - certainty * told_i)      the others
 
 Every block of coefficients has a ridge penalty of its own. They draw coefficients to those of a mixed model, and are
-chosen one after the other, from strong to weak, by the log-likelihood of groups that were left out.
+chosen one after the other, from strong to weak, by the log-likelihood of groups that were left out. Rows that a model
+was fitted to lie nearer to it than others do: the shift is what makes the dispersion that of groups left out.
 """
 
 import math
@@ -17,8 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from efattn.families import Family
-from efattn.simple.linear_features import Base, Column, Known
+from efattn.simple.linear_features import SCATTER, Base, Column, Known
 from efattn.simple.newton import Arrow, Pair, newton
 
 STRONG = (10_000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
@@ -31,10 +31,12 @@ PATHS = {
     "scatter": STRONG,
     "own": STRONG,
     "linear": STRONG,
+    "moved": STRONG,
 }  # in the order in which they are chosen; the first is where each starts
 FIXED = {"overall": 0.01, "level": 0.3}
 CHOSEN = tuple(PATHS)
 FIRST = FIXED | {name: path[0] for name, path in PATHS.items()}
+SHIFTS = (0.0, -0.1, -0.2, -0.3, -0.4, -0.6, -0.8, -1.0, -1.25, -1.5, -2.0, -2.5, -3.0, -4.0, -5.0)
 WORSE = 0.002  # nats a row, after which no weaker penalty is tried
 ROUNDS = 60  # of L-BFGS
 ROOM, WORK = 2e7, 1e9  # numbers, and products of a step, for Newton's steps
@@ -87,9 +89,10 @@ def shapes(column: Column, items: int, known: Sequence[int]) -> dict[str, tuple[
 class Problem:
     """One column's rows, and what the coefficients are drawn to: the base, and the level of the mixed model."""
 
-    def __init__(self, column: Column, base: Base, rows: Rows, items: int) -> None:
-        self.family: Family = column.family
-        self.free = column.free
+    def __init__(self, column: Column, base: Base, rows: Rows, items: int, certainty: float = 0.0) -> None:
+        self.column, self.family = column, column.family
+        self.free, self.certainty = column.free, certainty
+        self.told = -certainty * rows.known.told[:, column.column]
         self.start, self.base, self.rows = base.start, base, rows
         self._arrow: Arrow | None = None
         self.noisy = bool((rows.error > 0).any())
@@ -97,7 +100,7 @@ class Problem:
         self.shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
         self.by_item = known.by_item if items > 1 else known.by_item[..., :0]
         self.scatter = known.scatter[:, column.column] if column.scattered else known.scatter[:, 0, :0]
-        widths = [x.shape[-1] for x in known]
+        widths = [x.shape[-1] for x in known[:-1]]  # told is no number to have a coefficient
         self.widths = widths[:4]
         self.shapes = shapes(column, items, widths)
         self.aim = torch.zeros(self.shapes["shared"], dtype=torch.float64)
@@ -105,20 +108,31 @@ class Problem:
             self.aim[column.column] = 1.0  # what a mixed model says, as it says it
             self.aim[widths[0] : sum(widths[:3])] = base.shared
 
+    def with_certainty(self, certainty: float) -> "Problem":
+        return Problem(self.column, self.base, self.rows, len(self.base.own) - 1, certainty)
+
     def start_values(self) -> Coefficients:
         zero = {name: torch.zeros(shape, dtype=torch.float64) for name, shape in self.shapes.items()}
         return Coefficients(**(zero | {"shared": self.aim.clone(), "own": self.base.own, "spread": self.base.spread}))
 
     def weights(self, penalties: Mapping[str, float]) -> list[Tensor]:
         """A penalty per coefficient, or per block."""
-        each = [penalties[name] for name in SHARED]
-        shared = torch.cat([torch.full((n,), w, dtype=torch.float64) for n, w in zip(self.widths, each, strict=True)])
-        return [shared if n == "shared" else torch.tensor(penalties[n], dtype=torch.float64) for n in BLOCKS]
+        shared = _each(self.widths, [penalties[name] for name in SHARED])
+        least = min(SCATTER, len(self.scatter.mT))
+        moved = _each([least, len(self.scatter.mT) - least], [penalties["scatter"], penalties.get("moved", 0.0)])
+        several = {"shared": shared, "scatter": moved[:, None]}
+        return [several.get(n, torch.tensor(penalties.get(n, 0.0), dtype=torch.float64)) for n in BLOCKS]
+
+    def outputs(self, c: Coefficients) -> Tensor:
+        known = self.rows.known
+        return outputs(self.start, c, self.rows.item, self.shared, known.cells, self.by_item, self.scatter, self.told)
+
+    def log_prob(self, f: Tensor) -> Tensor:
+        """Of each row, times its weight."""
+        return self.family.log_prob(self._measured(self._exposed(f), self.rows.error), self.rows.y) * self.rows.weight
 
     def log_likelihood(self, c: Coefficients) -> Tensor:
-        known = self.rows.known
-        f = outputs(self.start, c, self.rows.item, self.shared, known.cells, self.by_item, self.scatter)
-        return self.family.log_prob(self._measured(self._exposed(f), self.rows.error), self.rows.y) * self.rows.weight
+        return self.log_prob(self.outputs(c))
 
     def _exposed(self, f: Tensor) -> Tensor:
         if not self.family.exposures:
@@ -141,7 +155,8 @@ class Problem:
             mine = torch.cat([one, rows.known.cells[order], self.by_item[order]], 1)
             shared, own = _side_by_side(first, rest, more), _side_by_side(mine, one, more)
             ends = torch.bincount(item, minlength=len(self.base.own)).cumsum(0).tolist()
-            y, weight, start = rows.y[order], rows.weight[order], self._exposed(self.start[rows.item])[order]
+            begin = shifted(self.start[rows.item], self.told)
+            y, weight, start = rows.y[order], rows.weight[order], self._exposed(begin)[order]
             offset, fixed, error = start[:, : 1 + more], start[:, 1 + more :], rows.error[order]
 
             def log_prob(f: Tensor) -> Tensor:
@@ -199,11 +214,28 @@ class _Late(Exception):
     pass
 
 
+def _each(counts: Sequence[int], numbers: Sequence[float]) -> Tensor:
+    """So many of each number."""
+    return torch.repeat_interleave(torch.tensor(numbers, dtype=torch.float64), torch.tensor(counts))
+
+
+def shifted(f: Tensor, by: Tensor) -> Tensor:
+    """With a second output, if there is one, that is so much more (...,)."""
+    return torch.cat([f[..., :1], f[..., 1:2] + by[..., None], f[..., 2:]], -1) if bool(by.any()) else f
+
+
 def outputs(
-    start: Tensor, c: Coefficients, item: Tensor, shared: Tensor, cells: Tensor, by_item: Tensor, scatter: Tensor
+    start: Tensor,
+    c: Coefficients,
+    item: Tensor,
+    shared: Tensor,
+    cells: Tensor,
+    by_item: Tensor,
+    scatter: Tensor,
+    told: Tensor,
 ) -> Tensor:
     """f (..., size)"""
-    begin, count = start[item], len(c.overall)
+    begin, count = shifted(start[item], told), len(c.overall)
     first = begin[..., 0] + c.overall[0] + c.own[item] + shared @ c.shared
     if cells.shape[-1]:
         first = first + (c.others[item] * cells).sum(-1)
@@ -258,47 +290,85 @@ class Fold(NamedTuple):
     test: Problem
 
 
-def search(folds: Sequence[Fold], end: float, tick: Callable[[int, int], object]) -> dict[str, float]:
-    """Penalties under which groups that were left out are most likely, one block after the other. A block leaves where
-    it starts only for a gain of more than its standard error over the groups."""
+class Found(NamedTuple):
+    """scores: the log-likelihood of each group that is left out, under the shift that suits them; each: of each fold,
+    its coefficients."""
+
+    scores: Tensor
+    each: Sequence[Coefficients]
+    shift: float
+
+
+def certain(folds: Sequence[Fold], end: float) -> list[Fold]:
+    """The folds with the certainty under which groups that were left out are likelier: as they have it, or the other of
+    all and none, for a gain of more than its standard error over the groups."""
+    first = folds[0].train
+    if not first.column.measured or end < time.thread_time():
+        return list(folds)
+    others = [Fold(*(one.with_certainty(1.0 - first.certainty) for one in fold)) for fold in folds]
+    return others if clear(_found(others, FIRST, end).scores - _found(folds, FIRST, end).scores) else list(folds)
+
+
+def search(
+    folds: Sequence[Fold], end: float, tick: Callable[[int, int], object], shifts: bool
+) -> tuple[dict[str, float], float]:
+    """Penalties under which groups that were left out are most likely, one block after the other, and the shift, if
+    there is to be one. A block leaves where it starts only for a clear gain."""
     chosen = dict(FIRST)
     blocks = [name for name in CHOSEN if _present(folds[0].train, name)]
     rows = sum(len(fold.test.rows.y) for fold in folds)
-    here: Sequence[Coefficients | None] = [None] * len(folds)
-    before, here = _scores(folds, chosen, here, end)
+    here = _found(folds, chosen, end, shifts=shifts)
     for number, name in enumerate(blocks):
-        best, found, late = (before, chosen, here), here, 0
+        best, last, late = (here, chosen), here, 0
         for penalty in PATHS[name][1:]:
             tick(number, len(blocks))
             if time.thread_time() > end:
                 break
             tried = chosen | {name: penalty}
-            scores, found = _scores(folds, tried, found, end)
+            last = _found(folds, tried, end, last.each, shifts=shifts)
             late += 1
-            if scores.sum() > best[0].sum():
-                best, late = (scores, tried, found), 0
-            elif late > 1 or scores.sum() < best[0].sum() - WORSE * rows:
+            if last.scores.sum() > best[0].scores.sum():
+                best, late = (last, tried), 0
+            elif late > 1 or last.scores.sum() < best[0].scores.sum() - WORSE * rows:
                 break
-        gain = best[0] - before
-        if float(gain.sum()) > float(gain.std(correction=0)) * len(gain) ** 0.5:
-            before, chosen, here = best
-    return chosen
+        if clear(best[0].scores - here.scores):
+            here, chosen = best
+    return chosen, here.shift
 
 
-def _scores(
-    folds: Sequence[Fold], penalties: Mapping[str, float], start: Sequence[Coefficients | None], end: float
-) -> tuple[Tensor, list[Coefficients]]:
-    """The log-likelihood of each group that is left out, and the coefficients of each fold."""
-    found = [fold.train.maximise(penalties, c, end) for fold, c in zip(folds, start, strict=True)]
-    each = []
-    for fold, c in zip(folds, found, strict=True):
+def clear(gain: Tensor) -> bool:
+    """Whether the sum over groups is more than its standard error."""
+    return float(gain.sum()) > float(gain.std(correction=0)) * len(gain) ** 0.5
+
+
+def _found(
+    folds: Sequence[Fold],
+    penalties: Mapping[str, float],
+    end: float,
+    start: Sequence[Coefficients] = (),
+    shifts: bool = True,
+) -> Found:
+    each = [fold.train.maximise(penalties, start[k] if start else None, end) for k, fold in enumerate(folds)]
+    f = [fold.test.outputs(c) for fold, c in zip(folds, each, strict=True)]
+    tried = SHIFTS if shifts and folds[0].train.column.scattered else SHIFTS[:1]
+    totals = {shift: _by_group(folds, f, shift) for shift in tried}
+    best = max(totals, key=lambda shift: float(totals[shift].sum()))
+    return Found(totals[best], each, best)
+
+
+def _by_group(folds: Sequence[Fold], f: Sequence[Tensor], shift: float) -> Tensor:
+    """The log-likelihood of each group that is left out."""
+    sums = []
+    for fold, mine in zip(folds, f, strict=True):
         number = fold.test.rows.group.unique(return_inverse=True)[1]
-        scores = fold.test.log_likelihood(c).nan_to_num(-1e6, neginf=-1e6)
-        each.append(scores.new_zeros(int(number.max()) + 1 if len(number) else 0).index_add(0, number, scores))
-    return torch.cat(each), found
+        scores = fold.test.log_prob(shifted(mine, torch.tensor(shift))).nan_to_num(-1e6, neginf=-1e6)
+        sums.append(scores.new_zeros(int(number.max()) + 1 if len(number) else 0).index_add(0, number, scores))
+    return torch.cat(sums)
 
 
 def _present(problem: Problem, name: str) -> bool:
     if name in SHARED:
         return problem.widths[SHARED.index(name)] > (name == "linear")
+    if name == "moved":
+        return problem.scatter.shape[-1] > SCATTER
     return math.prod(problem.shapes[name]) > 0 and (name not in ("own", "spread") or problem.shapes[name][0] > 2)

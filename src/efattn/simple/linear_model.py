@@ -10,7 +10,7 @@ choose (linear_fit.py). Several value columns have a model each, which sees the 
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, final
 
 import numpy as np
@@ -23,12 +23,16 @@ from efattn.families import Product
 from efattn.models import Conditionals
 from efattn.simple import linear_fit, mixed
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
-from efattn.simple.linear_features import KNOTS, SCATTER, Base, Column, Known, Sight, error_variance, log_exposure
-from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIRST, Coefficients, Fold, Problem, Rows, outputs, search
+from efattn.simple.linear_features import KNOTS, Base, Column, Known, Sight, error_variance, log_exposure, straightened
+from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIRST, Coefficients, Fold, Problem, Rows, certain, outputs, search
 
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
 MUCH = 2**22  # numbers, from which on several threads pay
-FOLDS, ENOUGH = 4, 30_000  # ENOUGH: rows to choose penalties by, which do not depend on how many there are
+FOLDS, FEWEST = 4, 8  # FEWEST: groups, of which what is left out says how far off rows are
+ENOUGH = 30_000  # rows to choose penalties by, which do not depend on how many there are
+FAR, WIDTH = 5.0, 2.0  # values of an attribute are far out from so many standard deviations on; of the quartiles'
+# distance, where logarithms begin
+SIZES = 4.0  # how many times the lower quartile the upper one is, of numbers of every size
 TURNS, CHOICES = 2, 5  # of least squares and variances; of penalties in each
 BASE = {
     "overall": 0.01,
@@ -50,13 +54,19 @@ class LinearModel(Recipe):
     """A penalised generalised linear model: an intercept per item, attributes, exposure, the level of the group as a
     mixed model has it, and a linear map of what the row sees of the others. penalty: of that map, of summaries of the
     context, coefficients by item, bends of attributes and what dispersions depend on; or one for each block of
-    coefficients and value column; None to choose them by folds of the groups. seconds: how long to look, at most."""
+    coefficients and value column; None to choose them by folds of the groups. seconds: how long to look, at most.
+    spread: of each value column how much of what the mixed model tells of a row's variance its dispersion starts from,
+    and by how much its second output is shifted; None to choose. plain: without a row's place and time, and with
+    dispersions that attributes do not move."""
 
     penalty: float | tuple[float, ...] | None = None
     seconds: float = 20.0
+    spread: tuple[float, ...] | None = None
+    plain: bool = False
     models = "value"
     exposure = True
     noise = True
+    times = True
 
     def build(self, setting: Setting) -> Conditionals:
         given = self.penalty if isinstance(self.penalty, tuple | list) else (self.penalty,)
@@ -64,26 +74,39 @@ class LinearModel(Recipe):
             if one is not None and (isinstance(one, bool | str) or not 1e-6 <= one < float("inf")):
                 raise DataError(f"LinearModel: penalty is a number >= 1e-06, or None; found {one!r}.", option="penalty")
         self.check_number("seconds", 0)
-        return PenalisedLinear(setting, None if self.penalty is None else tuple(given), self.seconds)
+        penalty = None if self.penalty is None else tuple(given)
+        return PenalisedLinear(setting, penalty, self.seconds, self.spread, self.plain)
 
 
 @final
 class PenalisedLinear(DirectlyFitted):
-    def __init__(self, setting: Setting, penalty: tuple[Any, ...] | None, seconds: float) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        penalty: tuple[Any, ...] | None,
+        seconds: float,
+        spread: tuple[float, ...] | None,
+        plain: bool,
+    ) -> None:
         super().__init__(setting.family, setting.context)
         self.columns = _columns(self.family)
-        if penalty is not None and len(penalty) not in (1, len(CHOSEN) * len(self.columns)):
-            wanted = f"one number, or {len(CHOSEN)} for each value column"
+        self.choices = CHOSEN[:-1] if plain else CHOSEN
+        if penalty is not None and len(penalty) not in (1, len(self.choices) * len(self.columns)):
+            wanted = f"one number, or {len(self.choices)} for each value column"
             raise DataError(f"LinearModel: penalty is {wanted}; found {penalty!r}.", option="penalty")
+        if spread is not None and len(spread) != 2 * len(self.columns):
+            raise DataError("LinearModel: spread has two numbers for each value column.", option="spread")
         self.penalty, self.seconds, self.items = penalty, seconds, max(setting.items, 1)
+        self.spread = spread
         self.has_items = setting.items > 0
         cells = self.items * (setting.lags + 1) * len(self.columns)
         used = cells // len(self.columns) if setting.items and 1 < cells <= MOST_CELLS else 0
         self.empty = Sight(
-            self.columns, self.items, setting.lags, setting.items > 0, setting.attributes, setting.ordered,
-            setting.context, used,
+            self.columns, self.items, setting.lags, setting.items > 0, setting.attributes,
+            0 if plain else _clocks(setting), not plain, setting.ordered, setting.context, used,
         )  # fmt: skip
-        sizes = self.empty.sizes() | {"chosen": (len(self.columns), len(CHOSEN))}
+        count = len(self.columns)
+        sizes = self.empty.sizes() | {"chosen": (count, len(self.choices)), "dispersed": (count, 2)}
         for c, column in enumerate(self.columns):
             known = linear_fit.shapes(column, self.items, self.widths())
             sizes |= {f"{name}_{c}": known[name] for name in BLOCKS}
@@ -93,10 +116,18 @@ class PenalisedLinear(DirectlyFitted):
     def widths(self) -> list[int]:
         """How many numbers there are of each that is known."""
         sight, columns = self.empty, len(self.columns)
-        return [columns, sight.linear_size, sight.bent_size, sight.extras_size, sight.cells * columns, SCATTER]
+        return [
+            columns,
+            sight.linear_size,
+            sight.bent_size,
+            sight.extras_size,
+            sight.cells * columns,
+            sight.scatter_size,
+        ]
 
     def chosen_options(self) -> dict[str, Any]:
-        return {"penalty": tuple(float(x) for x in self.get_buffer("chosen").reshape(-1))}
+        names = {"penalty": "chosen", "spread": "dispersed"}
+        return {name: tuple(self.get_buffer(mine).reshape(-1).tolist()) for name, mine in names.items()}
 
     # ---- what it says
 
@@ -114,7 +145,9 @@ class PenalisedLinear(DirectlyFitted):
         shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
         scatter = known.scatter[..., c, :]
         by_item = known.by_item[..., : mine.by_item.shape[-1]]
-        return outputs(self.get_buffer(f"start_{c}"), mine, item, shared, known.cells, by_item, scatter)
+        certainty, shift = self.get_buffer("dispersed")[c]
+        told = shift - certainty * known.told[..., c]
+        return outputs(self.get_buffer(f"start_{c}"), mine, item, shared, known.cells, by_item, scatter, told)
 
     # ---- how it is fitted
 
@@ -140,15 +173,16 @@ class PenalisedLinear(DirectlyFitted):
         sight = sight.knowing(**{f"together_{c}": x for c, x in enumerate(together)})
         self._set(**sight.learnt)
         rows = self._rows(sight, groups)
-        penalties = self._given()
+        penalties, spread = self._given(), self._spread()
         if penalties is None:
-            penalties = self._search(first, sight, groups, begun + self.seconds, tick)
+            penalties, spread = self._search(first, sight, groups, begun + self.seconds, tick)
         for c, column in enumerate(self.columns):
-            problem = Problem(column, sight.base_of(c), rows[c], self.items)
+            problem = Problem(column, sight.base_of(c), rows[c], self.items, spread[c][0])
             strong = problem.maximise(FIRST, end=begun + 1.25 * self.seconds)
             best = problem.maximise(penalties[c], strong, begun + 1.5 * self.seconds)
             self._set(**{f"{name}_{c}": x for name, x in zip(BLOCKS, best, strict=True)})
-        self._set(chosen=np.array([[each[name] for name in CHOSEN] for each in penalties]))
+        chosen = np.array([[each[name] for name in self.choices] for each in penalties])
+        self._set(chosen=chosen, dispersed=np.array(spread))
 
     def _given(self) -> list[dict[str, float]] | None:
         if self.penalty is None:
@@ -156,22 +190,31 @@ class PenalisedLinear(DirectlyFitted):
         if len(self.penalty) == 1:
             return [FIRST | dict.fromkeys(MAPS, float(self.penalty[0])) for _ in self.columns]
         each = np.array(self.penalty, float).reshape(len(self.columns), -1)
-        return [FIRST | dict(zip(CHOSEN, map(float, row), strict=True)) for row in each]
+        return [FIRST | dict(zip(self.choices, map(float, row), strict=True)) for row in each]
+
+    def _spread(self) -> list[tuple[float, float]]:
+        """Certainty and shift of each column, until they are chosen."""
+        if self.spread is None:
+            return [(float(column.measured), 0.0) for column in self.columns]
+        return list(zip(self.spread[::2], self.spread[1::2], strict=True))
 
     def _units(self, groups: Groups) -> Sight:
         """Units of attributes and times, knots, and where each column starts."""
-        flat, a = groups.flat(), self.empty.attributes
-        x = self.empty.known(flat)[0].nan_to_num(0.0)
-        spread = x.std(0, correction=0)
-        scale = torch.where(spread > 1e-9 * x.abs().amax(0), spread, 1.0)
-        centre = x.mean(0)
-        units = ((x - centre) / scale)[:, :a]
-        knots = torch.as_tensor(np.quantile(units.numpy(), KNOTS, axis=0).T.reshape(a, len(KNOTS)))
+        flat, sight = groups.flat(), self.empty
+        x = replace(sight, clocks=0).known(flat)[0].nan_to_num(0.0)
+        several = [*x[:, : sight.given].unbind(1), *_clock_columns(groups, sight.clocks), x[:, -1]]
+        bends = torch.stack([_bend(column) for column in several[:-1]] + [x.new_zeros(2)])
+        several = [straightened(column, bend) for column, bend in zip(several, bends, strict=True)]
+        units = [_unit(column) for column in several]
+        centre, scale = (torch.stack(numbers) for numbers in zip(*units, strict=True))
+        knots = torch.zeros(sight.attributes, len(KNOTS), dtype=torch.float64)
+        for k, (column, (middle, spread)) in enumerate(zip(several[:-1], units[:-1], strict=True)):
+            knots[k] = torch.as_tensor(np.quantile(((column - middle) / spread).numpy(), KNOTS))
         start = self.marginal(flat).expand(self.items + 1, -1)
         if self.kinds:
             start = self.item_marginals(flat)
             start = start[torch.arange(self.items + 1).clamp_max(len(start) - 1)]
-        learnt = {"centre": centre, "scale": scale, "knots": knots, "varies": self._varying(groups)}
+        learnt = {"centre": centre, "scale": scale, "bends": bends, "knots": knots, "varies": self._varying(groups)}
         between = groups.times_between
         between = between[between > 0]
         learnt["step"] = torch.tensor([float(np.median(between)) if len(between) else 1.0], dtype=torch.float64)
@@ -183,12 +226,14 @@ class PenalisedLinear(DirectlyFitted):
         return self.empty.knowing(**learnt)
 
     def _varying(self, groups: Groups) -> Tensor:
-        """Which attributes differ within groups."""
-        x, group = groups.attributes, groups.group
-        if not self.empty.attributes or x is None or not len(x):
-            return torch.zeros(self.empty.attributes, dtype=torch.float64)
+        """Which attributes differ within groups; clocks do."""
+        x, group, clocks = groups.attributes, groups.group, torch.ones(self.empty.clocks, dtype=torch.float64)
+        if not self.empty.given or x is None or not len(x):
+            return torch.cat([torch.zeros(self.empty.given, dtype=torch.float64), clocks])
         same = np.diff(group) == 0
-        return torch.as_tensor((np.abs(np.diff(np.nan_to_num(x), axis=0))[same] > 0).any(0)).double()
+        return torch.cat(
+            [torch.as_tensor((np.abs(np.diff(np.nan_to_num(x), axis=0))[same] > 0).any(0)).double(), clocks]
+        )
 
     def _with_base(self, sight: Sight, groups: Groups, end: float) -> Sight:
         """Each row without its context: what residuals are taken from."""
@@ -208,7 +253,7 @@ class PenalisedLinear(DirectlyFitted):
             parts, learnt = self._within(sight, groups), dict[str, Tensor]()
             for c, mine in enumerate(parts):
                 near = sight.learnt.get(f"within_{c}")
-                learnt[f"within_{c}"] = mixed.fitted([x[:2] for x in mine], sight.attributes, near)
+                learnt[f"within_{c}"] = mixed.fitted([x[:2] for x in mine], sight.within_size, near)
             sight = sight.knowing(**learnt)
             if turn < TURNS:
                 sight = self._least_squares(sight, parts, choose=True)
@@ -293,14 +338,17 @@ class PenalisedLinear(DirectlyFitted):
                 mine.append(Rows(Known(*(x[scored] for x in known)), *here))
         return [_joined(mine) for mine in parts]
 
-    def _search(self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick) -> list[dict[str, float]]:
-        """Penalties of each column. In each fold the base is fitted without the groups that are left out."""
+    def _search(
+        self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick
+    ) -> tuple[list[dict[str, float]], list[tuple[float, float]]]:
+        """Penalties, certainty and shift of each column. In each fold the base is fitted without what is left out."""
+        told = self._spread()
         if groups.count > ENOUGH:
             share = np.random.default_rng(0).random(len(groups)) < ENOUGH / groups.count
             groups = groups.subset(share)
         count = len(groups)
         if count < 2 or not len(groups.pieces.group):
-            return [FIRST | dict.fromkeys(MAPS, 10.0) for _ in self.columns]
+            return [FIRST | dict.fromkeys(MAPS, 10.0) for _ in self.columns], told
         folds = min(FOLDS, count)
         fold = np.random.default_rng(0).permutation(count) * folds // count
         each = list[list[Fold]]([] for _ in self.columns)
@@ -312,9 +360,13 @@ class PenalisedLinear(DirectlyFitted):
                 mine = self._least_squares(mine, self._within(mine, train), choose=False)
             fitted, left = self._rows(mine, train), self._rows(mine, test)
             for c, column in enumerate(self.columns):
-                both = (Problem(column, mine.base_of(c), rows[c], self.items) for rows in (fitted, left))
+                both = (Problem(column, mine.base_of(c), rows[c], self.items, told[c][0]) for rows in (fitted, left))
                 each[c].append(Fold(*both))
-        return [search(mine, end, tick) for mine in each]
+        if self.spread is None:
+            each = [certain(mine, end) for mine in each]
+        found = [search(mine, end, tick, shifts=count >= FEWEST) for mine in each]
+        spread = [(mine[0].train.certainty, shift) for mine, (_, shift) in zip(each, found, strict=True)]
+        return [penalties for penalties, _ in found], spread if self.spread is None else told
 
 
 def _columns(family: Any) -> tuple[Column, ...]:
@@ -323,12 +375,43 @@ def _columns(family: Any) -> tuple[Column, ...]:
     return tuple(Column(part, outputs, column.start) for part, outputs, column in family.slices())
 
 
+def _clocks(setting: Setting) -> int:
+    """A place in the group, the time since its first row, and the time; of earlier groups none is known."""
+    return 0 if setting.lags or not setting.ordered else 3 if setting.times else 1
+
+
+def _clock_columns(groups: Groups, clocks: int) -> list[Tensor]:
+    """Of all rows, as `Sight` has them of a batch."""
+    first = np.repeat(np.cumsum(groups.lengths) - groups.lengths, groups.lengths)
+    several = [np.arange(len(first)) - first]
+    if clocks > 1 and groups.when is not None:
+        several += [groups.when - groups.when[first], groups.when]
+    return [torch.as_tensor(column, dtype=torch.float64) for column in several[:clocks]]
+
+
+def _bend(column: Tensor) -> Tensor:
+    """Middle and width of a column with values far out, whose weight would else be that of all others together: numbers
+    of every size count by their logarithm, others only where they are far out."""
+    low, middle, high = np.quantile(column.numpy(), (0.25, 0.5, 0.75))
+    centre, spread = _unit(column)
+    if high <= low or not bool((column - centre).abs().amax() > FAR * spread):
+        return column.new_zeros(2)
+    sizes = bool((column >= 0).all()) and 0 < low < high / SIZES
+    return column.new_tensor([0.0, low] if sizes else [middle, WIDTH * (high - low)])
+
+
+def _unit(column: Tensor) -> tuple[Tensor, Tensor]:
+    """Where it lies, and how far it spreads."""
+    spread = column.std(correction=0)
+    return column.mean(), torch.where(spread > 1e-9 * column.abs().amax(), spread, 1.0)
+
+
 def _bare(sight: Sight, batch: Batch) -> tuple[Tensor, Known]:
     n = batch.length
     item = Cells.of(batch, sight.items, sight.lags, sight.has_items).item[:, :n]
     linear, bent = (x[:, :n] for x in sight.basis(batch))
-    none = linear.new_zeros(*item.shape, 0)
-    return item, Known(none, linear, bent, none, none, linear.new_zeros(*item.shape, len(sight.columns), 0))
+    none, told = linear.new_zeros(*item.shape, 0), linear.new_zeros(*item.shape, len(sight.columns))
+    return item, Known(none, linear, bent, none, none, none[..., None, :].expand(*told.shape, 0), told)
 
 
 def _joined(parts: list[Rows]) -> Rows:

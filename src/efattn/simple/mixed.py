@@ -32,15 +32,22 @@ NOISE, LEVEL, ITEM, TIME, REACH, ITEM_TIME, ITEM_REACH, SMOOTH, SMOOTH_REACH, SL
 
 class Rows(NamedTuple):
     """Rows of a batch (batch, row). time: in typical steps, None without an order; item: None where none repeats; x:
-    (batch, row, a) attributes that vary within groups, standardised."""
+    (batch, row, a) what slopes are of and varies within groups, standardised; clocks: how many of these, the last, say
+    where in its group a row stands, and are no places in which rows are near or far."""
 
     exists: Tensor
     item: Tensor | None
     time: Tensor | None
     x: Tensor
+    clocks: int = 0
+
+    @property
+    def places(self) -> Tensor:
+        return self.x[..., : self.x.shape[-1] - self.clocks]
 
     def part(self, chosen: slice, rows: slice = slice(None)) -> "Rows":
-        return Rows(*(None if field is None else field[chosen, rows] for field in self))  # type: ignore[arg-type]
+        tensors = (None if field is None else field[chosen, rows] for field in self[:-1])
+        return Rows(*tensors, clocks=self.clocks)  # type: ignore[arg-type, misc]
 
 
 class Seen(NamedTuple):
@@ -51,9 +58,9 @@ class Seen(NamedTuple):
     seen: Tensor
 
 
-def size(attributes: int) -> int:
-    """How many parameters there are."""
-    return SLOPE + (attributes if attributes <= SLOPES else 1)
+def size(attributes: int, clocks: int = 0) -> int:
+    """How many parameters there are; clocks: how many of the attributes say where in its group a row stands."""
+    return SLOPE + (attributes if attributes - clocks <= SLOPES else 1)
 
 
 class Pairs(NamedTuple):
@@ -67,7 +74,7 @@ class Pairs(NamedTuple):
 
     @classmethod
     def of(cls, rows: Rows) -> "Pairs":
-        item, time, x, far = rows.item, rows.time, rows.x, None
+        item, time, x, far = rows.item, rows.time, rows.places, None
         if x.shape[-1]:
             squares = (x**2).sum(-1)
             far = (squares[:, :, None] + squares[:, None] - 2 * x @ x.mT).clamp_min(1e-12).sqrt()
@@ -90,9 +97,11 @@ def covariance(theta: Tensor, rows: Rows, pairs: Pairs | None = None) -> Tensor:
         total = total + level[TIME] * (gap * -(1 / level[REACH])).exp()
         if same is not None:
             total = total + level[ITEM_TIME] * (gap * -(1 / level[ITEM_REACH])).exp() * same
-    if far is not None:
+    if rows.x.shape[-1]:
         scaled = rows.x * slopes.sqrt()
-        total = total + scaled @ scaled.mT + level[SMOOTH] * (far * -(1 / level[SMOOTH_REACH])).exp()
+        total = total + scaled @ scaled.mT
+    if far is not None:
+        total = total + level[SMOOTH] * (far * -(1 / level[SMOOTH_REACH])).exp()
     return total * both
 
 
@@ -145,9 +154,9 @@ def _level(theta: Tensor, given: Seen, context: Context) -> tuple[Tensor, Tensor
     return variance * without(value), variance
 
 
-def start(rows: Sequence[Rows], attributes: int) -> tuple[Tensor, Tensor]:
+def start(rows: Sequence[Rows], size: int) -> tuple[Tensor, Tensor]:
     """Where the search begins, and which parameters take part."""
-    theta = torch.full((size(attributes),), NONE, dtype=torch.float64)
+    theta = torch.full((size,), NONE, dtype=torch.float64)
     theta[NOISE], theta[LEVEL] = np.log(0.7), np.log(0.2)
     free = [NOISE, LEVEL]
     if any(one.item is not None for one in rows):
@@ -156,19 +165,21 @@ def start(rows: Sequence[Rows], attributes: int) -> tuple[Tensor, Tensor]:
         free += [TIME, REACH]
         if ITEM in free:
             free += [ITEM_TIME, ITEM_REACH]
+    if any(bool(one.places.any()) for one in rows):
+        free += [SMOOTH, SMOOTH_REACH]
     if any(bool(one.x.any()) for one in rows):
-        free += [SMOOTH, SMOOTH_REACH, *range(SLOPE, len(theta))]
+        free += [*range(SLOPE, len(theta))]
     for one in free[2:]:
         theta[one] = np.log({REACH: 3.0, ITEM_REACH: 3.0, SMOOTH_REACH: 1.0}.get(one, 0.03))
     return theta, torch.tensor(free)
 
 
-def fitted(batches: Sequence[tuple[Rows, Seen]], attributes: int, near: Tensor | None = None) -> Tensor:
+def fitted(batches: Sequence[tuple[Rows, Seen]], size: int, near: Tensor | None = None) -> Tensor:
     """The most likely parameters, from as many groups as are looked at in a moment. near: where to look first."""
     from scipy.optimize import minimize
 
     chosen = _sample(batches)
-    first, free = start([rows for rows, _ in chosen], attributes)
+    first, free = start([rows for rows, _ in chosen], size)
     if not chosen or not any(bool((mine.seen.sum(1) > 1).any()) for _, mine in chosen):
         return first
     known = [(rows, mine, Pairs.of(rows), torch.where(mine.seen, mine.rest, 0.0)) for rows, mine in chosen]
