@@ -287,6 +287,21 @@ def test_a_flipped_byte_or_a_cut_is_always_found(tmp_path):
 # ---- files of this and of earlier releases
 
 
+def test_a_linear_model_of_before_places_and_shifts_loads(tmp_path):
+    """Its recipe had neither `spread` nor `plain`, and its tensors none of what these mean."""
+    old = efattn.simple.LinearModel(spread=(0.0, 0.0), plain=True)
+    roles = {**ITEMS, "value": "real", "order": "at", "attributes": ["size"]}
+    model = efa(terms="value", context="past", companions=old).fit(RATINGS, **roles, validation=0.3)
+    model.save(tmp_path / "new")
+    about, tensors = storage.read(tmp_path / "new", "model")
+    for name in [name for name in tensors if name.endswith(("dispersed", "bends"))]:
+        del tensors[name]
+    recipe = about["companions"]["real"][0]["recipe"]["settings"]
+    assert {recipe.pop(name) is not None for name in ("spread", "plain")} == {True}
+    storage.write(tmp_path / "old", "model", about, tensors)
+    assert efattn.load(tmp_path / "old").score(RATINGS) == model.score(RATINGS)
+
+
 @pytest.mark.parametrize("path", sorted(REFERENCE.glob("*.efattn")), ids=lambda p: p.stem)
 def test_the_files_of_every_release_load_and_predict_the_same(path):
     kept = json.loads(path.with_suffix(".json").read_text())

@@ -16,6 +16,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from efattn.network.straight import bends, bent_again, straight
+
 if TYPE_CHECKING:
     from efattn.network.item_features import FeatureMap
     from efattn.network.known import Noises, OwnAttributes, Rates
@@ -226,15 +228,24 @@ class AttributeVectors(nn.Module):
         self.net = mlp(sizes)
         self.register_buffer("centre", torch.zeros(sizes[0]))
         self.register_buffer("scale", torch.ones(sizes[0]))
+        self.register_buffer("bends", torch.zeros(sizes[0], 2))
 
     def fit(self, attributes: Tensor) -> None:
-        """attributes (any, attributes): take their means and standard deviations as the units of the MLP."""
-        self.get_buffer("centre").copy_(attributes.mean(0))
-        spread = attributes.std(0, correction=0)
+        """attributes (any, attributes): take their means and standard deviations, made straight, as the units of the
+        MLP."""
+        self.get_buffer("bends").copy_(bends(attributes))
+        x = straight(attributes, self.get_buffer("bends"))
+        self.get_buffer("centre").copy_(x.mean(0))
+        spread = x.std(0, correction=0)
         self.get_buffer("scale").copy_(torch.where(spread > 0, spread, 1.0))
 
+    def usual(self) -> Tensor:
+        """(attributes,): their means, of those made straight."""
+        return bent_again(self.get_buffer("centre").double(), self.get_buffer("bends")).cpu()
+
     def forward(self, attributes: Tensor) -> Tensor:
-        return self.net((attributes - self.get_buffer("centre")) / self.get_buffer("scale"))
+        x = straight(attributes, self.get_buffer("bends"))
+        return self.net((x - self.get_buffer("centre")) / self.get_buffer("scale"))
 
 
 @final

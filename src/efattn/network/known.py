@@ -52,7 +52,7 @@ class OwnAttributes(nn.Module):
         means = torch.zeros(len(self.of_own) + len(self.of_context), dtype=torch.float64)
         for part, columns in ((self.own, self.of_own), (self.context, self.of_context)):
             if part is not None:
-                means[columns] = part.get_buffer("centre").double().cpu()
+                means[columns] = part.usual()
         return means
 
 

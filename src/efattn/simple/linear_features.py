@@ -28,6 +28,7 @@ from efattn.errors import DataError
 from efattn.families import Family, PerItem
 from efattn.models.scoring import at
 from efattn.network import Context
+from efattn.network.straight import straight
 from efattn.simple import mixed
 from efattn.simple.base import Cells
 
@@ -203,8 +204,8 @@ class Sight:
 
     def basis(self, batch: Batch) -> tuple[Tensor, Tensor]:
         """linear (batch, context, attributes + 1), bent (batch, context, bent)."""
-        straight = straightened(self.known(batch), self.learnt["bends"])
-        raw = (straight - self.learnt["centre"]) / self.learnt["scale"]
+        x = straight(self.known(batch), self.learnt["bends"])
+        raw = (x - self.learnt["centre"]) / self.learnt["scale"]
         x = raw.nan_to_num(0.0, CLIP, -CLIP).clamp(-CLIP, CLIP)
         a = self.attributes
         if not a:
@@ -398,13 +399,6 @@ def _scatter(uncertain: Tensor, seen: Tensor, rest: Residuals, count: Tensor, to
     varied = ((squares.clamp_min(0.0) + 1) / ((count - 1).clamp_min(0.0) + 1)).log()
     base = rest.base[:, : count.shape[1]].clamp(-CLIP, CLIP)
     return torch.stack([(1 + uncertain).clamp(1.0, 1e3).log(), varied, base], -1)
-
-
-def straightened(x: Tensor, bends: Tensor) -> Tensor:
-    """Columns with values far out, (..., column), by asinh((x - middle) / width); bends: middle and width of each, the
-    width 0 of a column that stays as it is."""
-    middle, width = bends.unbind(-1)
-    return torch.where(width > 0, ((x - middle) / width.clamp_min(1e-300)).asinh(), x)
 
 
 def moments(family: Family, f: Tensor) -> tuple[Tensor, Tensor, Tensor]:

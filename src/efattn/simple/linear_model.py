@@ -21,18 +21,16 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError
 from efattn.families import Product
 from efattn.models import Conditionals
+from efattn.network.straight import bends, straight
 from efattn.simple import linear_fit, mixed
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
-from efattn.simple.linear_features import KNOTS, Base, Column, Known, Sight, error_variance, log_exposure, straightened
+from efattn.simple.linear_features import KNOTS, Base, Column, Known, Sight, error_variance, log_exposure
 from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIRST, Coefficients, Fold, Problem, Rows, certain, outputs, search
 
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
 MUCH = 2**22  # numbers, from which on several threads pay
 FOLDS, FEWEST = 4, 8  # FEWEST: groups, of which what is left out says how far off rows are
 ENOUGH = 30_000  # rows to choose penalties by, which do not depend on how many there are
-FAR, WIDTH = 5.0, 2.0  # values of an attribute are far out from so many standard deviations on; of the quartiles'
-# distance, where logarithms begin
-SIZES = 4.0  # how many times the lower quartile the upper one is, of numbers of every size
 TURNS, CHOICES = 2, 5  # of least squares and variances; of penalties in each
 BASE = {
     "overall": 0.01,
@@ -203,8 +201,8 @@ class PenalisedLinear(DirectlyFitted):
         flat, sight = groups.flat(), self.empty
         x = replace(sight, clocks=0).known(flat)[0].nan_to_num(0.0)
         several = [*x[:, : sight.given].unbind(1), *_clock_columns(groups, sight.clocks), x[:, -1]]
-        bends = torch.stack([_bend(column) for column in several[:-1]] + [x.new_zeros(2)])
-        several = [straightened(column, bend) for column, bend in zip(several, bends, strict=True)]
+        bend = torch.cat([bends(column[:, None]) for column in several[:-1]] + [x.new_zeros(1, 2)])
+        several = [straight(column[:, None], mine[None])[:, 0] for column, mine in zip(several, bend, strict=True)]
         units = [_unit(column) for column in several]
         centre, scale = (torch.stack(numbers) for numbers in zip(*units, strict=True))
         knots = torch.zeros(sight.attributes, len(KNOTS), dtype=torch.float64)
@@ -214,7 +212,7 @@ class PenalisedLinear(DirectlyFitted):
         if self.kinds:
             start = self.item_marginals(flat)
             start = start[torch.arange(self.items + 1).clamp_max(len(start) - 1)]
-        learnt = {"centre": centre, "scale": scale, "bends": bends, "knots": knots, "varies": self._varying(groups)}
+        learnt = {"centre": centre, "scale": scale, "bends": bend, "knots": knots, "varies": self._varying(groups)}
         between = groups.times_between
         between = between[between > 0]
         learnt["step"] = torch.tensor([float(np.median(between)) if len(between) else 1.0], dtype=torch.float64)
@@ -387,17 +385,6 @@ def _clock_columns(groups: Groups, clocks: int) -> list[Tensor]:
     if clocks > 1 and groups.when is not None:
         several += [groups.when - groups.when[first], groups.when]
     return [torch.as_tensor(column, dtype=torch.float64) for column in several[:clocks]]
-
-
-def _bend(column: Tensor) -> Tensor:
-    """Middle and width of a column with values far out, whose weight would else be that of all others together: numbers
-    of every size count by their logarithm, others only where they are far out."""
-    low, middle, high = np.quantile(column.numpy(), (0.25, 0.5, 0.75))
-    centre, spread = _unit(column)
-    if high <= low or not bool((column - centre).abs().amax() > FAR * spread):
-        return column.new_zeros(2)
-    sizes = bool((column >= 0).all()) and 0 < low < high / SIZES
-    return column.new_tensor([0.0, low] if sizes else [middle, WIDTH * (high - low)])
 
 
 def _unit(column: Tensor) -> tuple[Tensor, Tensor]:
