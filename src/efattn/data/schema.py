@@ -17,7 +17,7 @@ from efattn.data.groups import Groups, Observations
 from efattn.data.item_features import ItemFeatures
 from efattn.data.lags import infer_step, lagged_groups, step_words
 from efattn.data.mapping import BLOCK, whole_or_kept
-from efattn.data.reading import Fills, Levels, Reading
+from efattn.data.reading import Fill, Fills, Levels, Reading
 from efattn.data.roles import SEVERAL, SINGLE, Roles
 from efattn.data.sampling import few
 from efattn.data.sorting import RowOrder
@@ -184,7 +184,8 @@ class Schema:
         """What is added to its name for each of its columns."""
         if attribute in self.levels:
             return [f"={level}" for level in self.levels[attribute]]
-        return ["", " is null"] if attribute in self.fills else [""]
+        fill = self.fills.get(attribute)
+        return ["", " is null"] if fill is not None and fill.told else [""]
 
     def standardise(self, groups: Groups) -> Groups:
         """The same groups with standardised values: what a model sees."""
@@ -257,7 +258,8 @@ class Schema:
         saved: dict[str, Any] = {"roles": self.roles.to_json(), "lags": self.lags, "step": self.step}
         saved |= {"time_kind": self.time_kind, "max_length": self.max_length, "clock": self.when_kind}
         saved["levels"] = {name: list(levels) for name, levels in self.levels.items()}
-        saved["fills"] = dict(self.fills)
+        for name, told in (("fills", True), ("usual", False)):
+            saved[name] = {column: fill.number for column, fill in self.fills.items() if fill.told == told}
         saved |= {"own_time": self.own_time, "exposed": self.exposed}
         saved["own_attributes"] = None if self.own_attributes is None else list(self.own_attributes)
         saved["vocabulary"] = None if self.vocabulary is None else self.vocabulary.to_json()
@@ -280,7 +282,8 @@ class Schema:
         plain = {name: saved[name] for name in ("lags", "step", "time_kind", "max_length")}
         plain["when_kind"] = saved.get("clock")  # older files have neither
         plain["levels"] = {name: tuple(levels) for name, levels in saved.get("levels", {}).items()}
-        plain["fills"] = {name: float(x) for name, x in saved.get("fills", {}).items()}  # nor this
+        kinds = (("fills", True), ("usual", False))  # nor these
+        plain["fills"] = {c: Fill(float(x), told) for name, told in kinds for c, x in saved.get(name, {}).items()}
         own = saved.get("own_attributes")  # older files: own times are seen, attributes of items and exposures are not
         plain |= {"own_time": saved.get("own_time", True), "exposed": saved.get("exposed", False)}
         plain["own_attributes"] = None if own is None else tuple(own)

@@ -118,7 +118,7 @@ def _check_columns(schema: Schema) -> None:
         if name not in named or not all(isinstance(word, str) for word in words) or len(set(words)) != len(words):
             raise DataError(f"the words of its column {name!r} are none")
     for name, fill in schema.fills.items():
-        if name not in schema.roles.of("attributes") or name in schema.levels or not np.isfinite(fill):
+        if name not in schema.roles.of("attributes") or name in schema.levels or not np.isfinite(fill.number):
             raise DataError(f"what stands for nulls of its column {name!r} is none")
     for kind in () if schema.vocabulary is None else schema.vocabulary.known.kinds:
         if not isinstance(kind, str) or not (kind in KINDS or kind.startswith("datetime[")):
