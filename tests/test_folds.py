@@ -14,7 +14,7 @@ import efattn
 from efattn import DataError, inference, simple
 from efattn.data import Roles, Table
 from efattn.data.folds import parts_in_turn, rows_apart
-from efattn.estimators import companions, shares
+from efattn.estimators import shares
 from efattn.estimators.preparing import prepare
 from efattn.estimators.verdict import verdict
 from efattn.training import forget, left_in
@@ -112,10 +112,14 @@ def test_companions_are_fitted_to_all_groups_and_keep_their_shares():
             assert not same(one.model.state_dict(), other.model.state_dict())
 
 
-def test_all_groups_are_shrunk_as_much_as_the_middle_fold():
-    assert companions._middle([3.0, 1.0, 2.0, 9.0]) == 2.0
-    assert companions._middle([(1.0, 5.0), (2.0, 3.0), (3.0, 4.0)]) == (2.0, 4.0)
-    assert companions._middle([((0.1, 5),), ((0.3, 2), (0.1, 4)), ()]) == ((0.1, 5),)
+def test_companions_choose_again_where_each_group_was_held_out_once():
+    """How much to shrink: beside folds as by itself on all groups; where a share was held out it keeps its choice."""
+    options = {"training": BRIEF, "terms": "value", "companions": simple.GaussianConditional(), "refit": "auto"}
+    alone = efattn.SimpleModel(simple.GaussianConditional(), family="gaussian").fit(TABLE, **ROLES, validation=None)
+    (wanted,) = (part.chosen_options() for part in alone.model_.modules() if isinstance(part, simple.DirectlyFitted))
+    for validation, chosen in ((3, wanted), (0.3, {})):
+        fitted = model(family="gaussian", **options).fit(TABLE, **ROLES, validation=validation)
+        assert [one.model.chosen_options() for one in fitted.companions_["real"]] == [chosen]
 
 
 @pytest.mark.parametrize("ensemble", [1, 2])
