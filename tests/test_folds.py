@@ -14,7 +14,7 @@ import efattn
 from efattn import DataError, inference, simple
 from efattn.data import Roles, Table
 from efattn.data.folds import parts_in_turn, rows_apart
-from efattn.estimators import shares
+from efattn.estimators import companions, shares
 from efattn.estimators.preparing import prepare
 from efattn.estimators.verdict import verdict
 from efattn.training import forget, left_in
@@ -120,6 +120,12 @@ def test_companions_choose_again_where_each_group_was_held_out_once():
     for validation, chosen in ((3, wanted), (0.3, {})):
         fitted = model(family="gaussian", **options).fit(TABLE, **ROLES, validation=validation)
         assert [one.model.chosen_options() for one in fitted.companions_["real"]] == [chosen]
+
+
+def test_all_groups_are_shrunk_as_much_as_the_middle_fold():
+    assert companions._middle([3.0, 1.0, 2.0, 9.0]) == 2.0
+    assert companions._middle([(1.0, 5.0), (2.0, 3.0), (3.0, 4.0)]) == (2.0, 4.0)
+    assert companions._middle([((0.1, 5),), ((0.3, 2), (0.1, 4)), ()]) == ((0.1, 5),)
 
 
 @pytest.mark.parametrize("ensemble", [1, 2])

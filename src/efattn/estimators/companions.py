@@ -10,6 +10,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
+from statistics import median_low
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -237,17 +238,28 @@ def fitted_again(
     seed: int,
     stages: "Stages | None",
 ) -> Offer:
-    """Fitted once more. How much to shrink it chose by what was held out, and keeps; or, where each group was held out
-    in turn, it chooses again: of few groups a fold is so much smaller that its choice is too cautious. One that is
-    trained goes as many steps as in the middle fold. Its recipe stays as asked for."""
-    recipe, model, served = several[0].recipe, several[0].model, None
-    mine = recipe if len(several) == 1 else _shared_time(recipe, len(several))
-    if not isinstance(model, DirectlyFitted):
+    """Fitted once more, with what the middle one of several fits has chosen; or it chooses again, where that depends on
+    how many groups there are and each of a few was held out in turn. Its recipe stays as asked for."""
+    recipe, served = several[0].recipe, None
+    models = [one.model for one in several if isinstance(one.model, DirectlyFitted)]
+    if models and recipe.by_size and len(several) > 1:
+        mine = _shared_time(recipe, len(several))
+    elif models:
+        each = [model.chosen_options() for model in models]
+        middle = {name: _middle([chosen[name] for chosen in each]) for name in each[0]}
+        mine = replace(recipe, **middle)  # type: ignore[type-var]
+    else:
         steps = [one.replay for one in several if one.replay is not None]
-        served = sorted(steps, key=lambda x: len(x.rates) * x.batches)[(len(steps) - 1) // 2]
-    elif len(several) == 1:
-        mine = replace(recipe, **model.chosen_options())  # type: ignore[type-var]
+        mine, served = recipe, sorted(steps, key=lambda x: len(x.rates) * x.batches)[(len(steps) - 1) // 2]
     return _fitted(mine, whole, context, options, seed, stages, served)._replace(recipe=recipe)
+
+
+def _middle(values: Sequence[Any]) -> Any:
+    """Of what parts have chosen; of several numbers, of each on its own."""
+    flat = all(isinstance(one, tuple) and all(isinstance(x, float) for x in one) for one in values)
+    if flat and len({len(one) for one in values}) == 1:
+        return tuple(median_low(column) for column in zip(*values, strict=True))
+    return median_low(values)
 
 
 def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:

@@ -53,12 +53,13 @@ class Setting:
 
 class Recipe(ABC):
     """The options of a simple model, as a frozen dataclass. models: which term it is for; exposure, noise, times:
-    whether it can use them."""
+    whether it can use them; by_size: whether what it chooses depends on how many groups it is fitted to."""
 
     models: ClassVar[Literal["item", "value"]]
     exposure: ClassVar[bool] = False
     noise: ClassVar[bool] = False
     times: ClassVar[bool] = False
+    by_size: ClassVar[bool] = False
 
     @abstractmethod
     def build(self, setting: Setting) -> Conditionals:

@@ -42,6 +42,7 @@ class Forest(Recipe):
     tails: float | None = None
     seconds: float = 60.0
     models = "value"
+    by_size = True
 
     def build(self, setting: Setting) -> Conditionals:
         self.check_number("trees", 1)

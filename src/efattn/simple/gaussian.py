@@ -60,6 +60,7 @@ class GaussianConditional(Recipe):
     rank: int | Literal["full"] | None = None
     tails: float | None = None
     models = "value"
+    by_size = True
 
     def build(self, setting: Setting) -> Conditionals:
         self.check_number("weight", 1e-6, 1)
