@@ -312,8 +312,18 @@ def text_value() -> None:
     refuses("rating", ["1", "2", "good", "4", "5"], "'good' at row 2", "missing='good'")
     refuses("rating", ["male", "male", "female", "4", None], "'male' at row 0", "'male', 'female'", "item='rating'")
     with pytest.raises(DataError) as error:
-        fitted(rating=["male", "male", "female", "male", None])
+        fitted(rating=["male", "male", "female", "other", None])
     assert "missing=" not in str(error.value)
+
+
+@case
+def two_words() -> None:
+    groups = fitted(rating=["yes", "no", "yes", "n/a", None])
+    assert groups.value is not None
+    assert np.sort(groups.value[:, 0]).tolist()[:3] == [0, 1, 1]
+    assert np.isnan(groups.value[:, 0]).sum() == 2
+    noted(groups, "'rating'", "0 for 'no', 1 for 'yes'")
+    refuses("rating", ["yes", "no", "yes", "maybe", None], "'yes' at row 0", "item='rating'")
 
 
 @case

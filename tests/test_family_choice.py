@@ -161,7 +161,7 @@ def test_a_family_that_failed_once_is_no_rival(monkeypatch):
     monkeypatch.setattr(deciding, "SECONDS", 60.0)
     monkeypatch.setattr(deciding, "_by_group", broken)
     (choice,) = decided(np.random.default_rng(0).standard_t(2.2, (60, 4))).choices
-    assert calls.count("StudentT") == deciding.SPLITS
+    assert calls.count("StudentT") == deciding.SPLITS * len(deciding.PENALTIES)
     assert choice.family.name != "student_t"
 
 

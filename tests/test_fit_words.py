@@ -122,6 +122,7 @@ def test_gaussians_of_many_items_are_told_of_while_they_are_fitted():
     told = []
     from efattn.estimators.companions import fitted_simple
     from efattn.estimators.progress import Stages
+    from efattn.simple.gaussian import WEIGHTS
 
     class Listener(Stages):
         def tick(self, what, step, steps, **labels):
@@ -131,4 +132,4 @@ def test_gaussians_of_many_items_are_told_of_while_they_are_fitted():
     kept = []
     model.fit(WEATHER, group="day", item="station", value="tmax", planned=kept.append)
     fitted_simple(model.model, kept[0], "others", QUICK, 0, Listener(False))
-    assert told[0] == ("GaussianConditional", 0, 12)
+    assert told[0] == ("GaussianConditional", 0, len(WEIGHTS))

@@ -162,7 +162,8 @@ def test_folds_are_for_small_tables_that_are_fitted_to_all_groups():
     assert folds(table=TABLE.filter(pl.col("user").is_in(["u1", "u2", "u4"]))) == 3
     one = (pl.col("user") == "u1").alias("asked")
     assert folds(table=TABLE.with_columns(one), target="asked") == 0  # a fold would have nothing to fit to
-    many = pl.concat([TABLE.with_columns(pl.format("{}.{}", "user", pl.lit(k)).alias("user")) for k in range(30)])
+    many = pl.concat([TABLE.with_columns(pl.format("{}.{}", "user", pl.lit(k)).alias("user")) for k in range(80)])
+    assert folds(table=many[: 30 * len(TABLE)]) == 3
     assert folds(table=many) == 0
     long = pl.concat([TABLE] * 30)
     assert folds(table=long) == 3

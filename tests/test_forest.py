@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from efattn import EFA, SimpleModel, Training, simple
-from efattn.simple.forest import LEAVES
+from efattn.simple.trees import LEAVES
 
 
 def table(bent, rows=160, seed=0):

@@ -23,6 +23,8 @@ VALUES = {
     "shrunk": (partial(SimpleModel, simple.ShrunkMean(), family="gaussian"), TABLE, RATED),
     "linear": (partial(SimpleModel, simple.LinearModel(), family="gaussian"), TABLE, RATED),
     "linear, places": (partial(SimpleModel, simple.LinearModel(), family="gaussian"), WEATHER, PLACED),
+    "trees": (partial(SimpleModel, simple.LinearTrees(trees=8), family="gaussian"), TABLE, RATED),
+    "trees, places": (partial(SimpleModel, simple.LinearTrees(trees=8), family="gaussian"), WEATHER, PLACED),
     "linear, lags": (partial(SimpleModel, simple.LinearModel(), family="gaussian", lags=1), WEATHER, TIMED),
     "gaussian": (partial(SimpleModel, simple.GaussianConditional(), family="gaussian"), TABLE, RATED),
     "factors": (partial(SimpleModel, simple.GaussianConditional(rank=3), family="gaussian"), TABLE, RATED),

@@ -408,9 +408,8 @@ FIT = {
     "validation": (
         "Held out to stop early and to choose by: a share of the groups (with lags: of the times), a number of folds, "
         "so that each group is held out once, 'last' for the last times, a table, or none. auto is five folds of a "
-        "table with fewer than 1,000 rows, three of one with fewer than 5,000 in fewer than 100 groups, and else, or "
-        "where refit is off, a fifth of the groups, of at most a million rows. Of one group rows are held out, in the "
-        "past its last ones."
+        "table with fewer than 1,000 rows, three of one with fewer than 5,000, and else, or where refit is off, a "
+        "fifth of the groups, of at most a million rows. Of one group rows are held out, in the past its last ones."
     ),
     "on_disk": (
         "Whether the table stays on disk and is read as it is needed, so that it may be larger than memory: yes, no, "

@@ -226,10 +226,15 @@ def _show(entry: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def is_absent(text: "pl.Series", absent: Sequence[str]) -> "pl.Series":
+    """Where text is one of the usual words for missing, or of those said to be."""
+    text = text.str.strip_chars()
+    return text.str.to_lowercase().is_in(_ABSENT) | text.is_in(list(absent))
+
+
 def _without_absent(s: "pl.Series", absent: Sequence[str]) -> "pl.Series":
     """Stripped, with null for the usual words for missing and for those said to be."""
-    text = s.str.strip_chars()
-    return text.set(text.str.to_lowercase().is_in(_ABSENT) | text.is_in(list(absent)), None)
+    return s.str.strip_chars().set(is_absent(s, absent), None)
 
 
 def _as_numbers(text: "pl.Series") -> tuple["pl.Series", str] | None:

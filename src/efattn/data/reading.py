@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple, final
 
 import numpy as np
 
-from efattn.data.columns import SMALLEST, Notes, flags, is_text, moments, numbers, plain, ranks, refuse_nulls
+from efattn.data.columns import SMALLEST, Notes, flags, is_absent, is_text, moments, numbers, plain, ranks, refuse_nulls
 from efattn.data.keys import distinct
 from efattn.data.names import Names
 from efattn.data.roles import Roles, nearest
@@ -101,24 +101,35 @@ class Reading:
         return of_groups(*self.group, column, role, self.roles, self.first)
 
     def levels(self) -> dict[str, tuple[str, ...]]:
-        """Of the columns that are words: ordered categories that are values, text that is an attribute."""
+        """Of the columns that are words: ordered categories or two words that are values, text that is an attribute."""
         import polars as pl
 
         levels: dict[str, tuple[str, ...]] = {}
         for role in ("value", "attributes"):
             for name in self.roles.of(role):
                 column = self.source.column(name, role)
-                if not is_text(column) or (role == "value" and not isinstance(column.dtype, pl.Enum)):
+                if not is_text(column):
                     continue
-                known = column.dtype.categories if isinstance(column.dtype, pl.Enum) else plain(column).unique().sort()
-                levels[name] = tuple(known.drop_nulls().to_list())
+                ordered = isinstance(column.dtype, pl.Enum)
+                known = column.dtype.categories if isinstance(column.dtype, pl.Enum) else self._words(column, role)
                 if role == "attributes":
-                    levels[name] = self._frequent(plain(column), levels[name])
-                else:
+                    levels[name] = self._frequent(plain(column), tuple(known.to_list()))
+                elif ordered or (len(known) == 2 and known.cast(pl.Float64, strict=False).null_count() == 2):
+                    levels[name] = tuple(known.to_list())
                     said = ", ".join(f"{k} for {level!r}" for k, level in enumerate(known))
-                    said = f"Column {name!r} holds ordered categories, read as {said}."
+                    said = f"Column {name!r} holds {'ordered categories' if ordered else 'two words'}, read as {said}."
                     self.notes.append(Note("categories", said, column=name))
         return levels
+
+    def _words(self, column: "pl.Series", role: str) -> "pl.Series":
+        """The words there are, by the alphabet; of values without those that stand for a missing one."""
+        known = plain(column).unique().drop_nulls().sort()
+        return known.filter(~self._absent(known)) if role == "value" else known
+
+    def _absent(self, column: "pl.Series") -> "pl.Series":
+        """Where a value of words is a word for a missing one."""
+        assert isinstance(self.roles.missing, tuple)
+        return is_absent(column, [code for code in self.roles.missing if isinstance(code, str)])
 
     def _frequent(self, column: "pl.Series", levels: tuple[str, ...]) -> tuple[str, ...]:
         """The most frequent of the levels of an attribute."""
@@ -190,7 +201,8 @@ class Reading:
             said = f"Column {s.name!r} (role {role}) holds {s.dtype}; it was fitted on words such as {levels[0]!r}."
             raise DataError(f"{said} Convert it to text.", column=s.name)
         code = s.cast(pl.String).replace_strict(list(levels), np.arange(len(levels)), default=None).cast(pl.Float64)
-        unknown = (code.is_null() & s.is_not_null()).arg_true()
+        strange = code.is_null() & s.is_not_null()
+        unknown = (strange & ~self._absent(s.cast(pl.String)) if role == "value" else strange).arg_true()
         if len(unknown):
             row = int(unknown[0])
             where = f"{s[row]!r} at row {self.first + row}"
@@ -200,8 +212,8 @@ class Reading:
                 raise DataError(said, column=s.name, row=self.first + row)
             said = f"Unknown words in column {s.name!r} in {len(unknown)} of {len(s)} rows (the first: {where})"
             said += ": they count as none of the levels."
-            strange = len(levels) != MOST_LEVELS  # else they may be among those that were too seldom
-            note = Note("unknown levels", said, column=s.name, row=self.first + row, important=strange)
+            every = len(levels) != MOST_LEVELS  # else they may be among those that were too seldom
+            note = Note("unknown levels", said, column=s.name, row=self.first + row, important=every)
             self.notes.extend([] if s.name in self.joined else [note])
         return code.to_numpy()
 

@@ -33,6 +33,7 @@ from efattn.simple import (
     ItemNeighbours,
     Kriging,
     LinearModel,
+    LinearTrees,
     MarkovChain,
     Popularity,
     Recipe,
@@ -52,6 +53,7 @@ ITEMS, LOGITS, MOST = 30_000, 2e9, 10.0  # for an additive logit: items; items t
 STATES, FOLLOWERS = 2000, 64  # items with a table of all pairs; of each, followers beyond
 LAST = 5  # rows that the Markov chain of many items looks back at
 TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
+BRANCHES = 100  # rows, for trees of what a linear model leaves
 MANY = 500  # items, from which on a low rank need not hold who goes with whom
 EPOCHS = 100  # of a simple model that is trained as networks are
 
@@ -109,8 +111,10 @@ def fitted_offers(
         models = list[Offer]()
         try:
             mine = _shared_time(recipe, len(parts)) if offers else recipe
-            for part in parts:
-                models.append(_fitted(mine, part, context, options, seed, stages)._replace(recipe=recipe))
+            for part, some in zip(parts, fitted, strict=True):
+                before = [one.model for one in some.get(part.term_name(recipe.models), ())]
+                own = mine.taking_over(before) if offers else mine
+                models.append(_fitted(own, part, context, options, seed, stages)._replace(recipe=recipe))
                 yield
         except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
             if not offers:
@@ -278,10 +282,10 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 
 
 def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
-    """What is tried unasked, where there are groups to choose shares by: a linear model of values, a Gaussian over
-    items or places where it is quickly fitted, trees of what it leaves where groups are like rows of a wide table; an
-    additive logit of items, of few an autoencoder, of many their neighbours, and, where they follow each other, Markov
-    chains; each item's own distribution, against surprises."""
+    """What is tried unasked, where there are groups to choose shares by: a linear model of values, the same with trees
+    of what it leaves, a Gaussian over items or places where it is quickly fitted, trees of what it leaves where groups
+    are like rows of a wide table; an additive logit of items, of few an autoencoder, of many their neighbours, and,
+    where they follow each other, Markov chains; each item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -299,6 +303,7 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
         offers.append(Popularity())
     if "value" in blueprint.terms:
         offers.append(LinearModel())
+        offers += [LinearTrees()] if blueprint.train.count >= BRANCHES else []
         offers += _gaussians(blueprint.train, blueprint.items, blueprint.schema.lags + 1)
         offers += [Forest()] if context == "others" and _tabular(blueprint.train, items) else []
         offers.append(ItemMean())

@@ -35,7 +35,7 @@ HELD, SPLITS = 0.25, 3  # share left out, and how often
 LARGE = 500_000  # rows looked at times items, from which on what each item looks like on its own decides
 FEWEST = 8  # groups: of fewer, what is left out says more about the linear model than about the family
 SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
-PENALTY, STRONG = 100.0, 10_000.0  # of the linear model, the same for all families; with fewer groups than items
+PENALTIES, STRONG = (100.0, 1.0), 10_000.0  # of the linear model, the better one; with fewer groups than items
 CONTEXT = ("others", "extras", "by_item")  # what it is of; bends and what dispersions depend on stay where they start
 HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
 TAILS = ("student_t", "johnson")
@@ -101,22 +101,13 @@ def _scores(
     """Of the groups left out, (group, 2) each; only of those that can be fitted in time, which none is cut at: half a
     fit says nothing about a family."""
     groups = _fewer(draft, seed)
-    penalty = STRONG if len(groups) < draft.items * (draft.schema.lags + 1) else PENALTY
-    penalties = tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN)
+    tried = (STRONG,) if len(groups) < draft.items * (draft.schema.lags + 1) else PENALTIES
     scores = dict[str, Tensor]()
     for family in rivals:
         try:
             mine = split(replace(draft, family=Product((family,)), groups=groups), HELD, seed, standardise)
-            assert mine.train is not None
-            assert mine.held is not None
-            model = LinearModel(penalty=penalties, seconds=4 * SECONDS).build(mine.setting("value", context))
-            assert isinstance(model, PenalisedLinear)
-            model.fit(mine.train)
-            if any(rival.atoms for rival in rivals):
-                one = _with_zeros(model, mine)
-            else:
-                one = _by_group(model, mine.held)
-                one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
+            several = [_under(penalty, mine, context, any(rival.atoms for rival in rivals)) for penalty in tried]
+            one = max(several, key=lambda scores: float(scores[:, 0].sum()))
         except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):
             continue
         if one.isfinite().all() and float(one[:, 1].sum()) > 0:
@@ -124,6 +115,21 @@ def _scores(
         if time.thread_time() > end and len(scores) < len(rivals):
             return scores if len(scores) > 1 else None
     return scores
+
+
+def _under(penalty: float, mine: Blueprint, context: Context, zeros: bool) -> Tensor:
+    """Of the groups left out, (group, 2), in the table's units. penalty: of what a row sees of the others."""
+    penalties = tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN)
+    model = LinearModel(penalty=penalties, seconds=4 * SECONDS).build(mine.setting("value", context))
+    assert isinstance(model, PenalisedLinear)
+    assert mine.train is not None
+    assert mine.held is not None
+    model.fit(mine.train)
+    if zeros:
+        return _with_zeros(model, mine)
+    one = _by_group(model, mine.held)
+    one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
+    return one
 
 
 def _fewer(draft: Blueprint, seed: int) -> Groups:

@@ -19,8 +19,8 @@ from efattn.estimators.looking import check_values
 from efattn.estimators.units import in_units, ways_to_standardise
 from efattn.network import Context
 
-# folds by rows, and by groups: what takes under a minute; and the share of the groups of a larger table
-SMALL, FOLDS, MEDIUM, FEW_GROUPS, FEWER_FOLDS, SHARE = 1000, 5, 5000, 100, 3, 0.2
+# folds by rows: what takes about a minute; and the share of the groups of a larger table
+SMALL, FOLDS, MEDIUM, FEWER_FOLDS, SHARE = 1000, 5, 5000, 3, 0.2
 MOST_HELD = 1_000_000  # rows, of which no more are held out unasked: their mean score has an error of a few 1e-3
 
 
@@ -36,7 +36,7 @@ def validation_rule(validation: Any, draft: Blueprint, folds: bool, seed: int, c
     if count < 2:
         return None
     rows = groups.count
-    number = FOLDS if rows < SMALL else FEWER_FOLDS if rows < MEDIUM and len(groups) < FEW_GROUPS else 0
+    number = FOLDS if rows < SMALL else FEWER_FOLDS if rows < MEDIUM else 0
     number = min(number, count)
     if groups.lagged is not None and groups.time is not None:
         number = min(number, len(np.unique(groups.time)))

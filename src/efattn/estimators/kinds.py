@@ -28,6 +28,7 @@ from efattn.families.evidence import (
 
 KindName = Literal["yes or no", "levels", "counts", "measures"]
 MOST_ITEMS, ROWS = 50, 20  # items that may have families of their own, and values of one to know its kind by
+NEAR = 0.25  # of its median: an item that comes so near to 0 may be 0, where others are
 SURE = 100  # values that are 0 or 1, after which it is not by chance among levels from 0 on
 ENOUGH, MOST = 8, 200  # values of an item, and items, to look at
 LONG = 20_000  # values of an item: more say no more
@@ -116,7 +117,11 @@ def _of_kind(kind: KindName, y: np.ndarray, kinds: dict[int, KindName | None], v
     if kind == "yes or no":
         return Bernoulli()
     if kind == "measures":
-        return families.named(best_measure(y, np.zeros(len(y), np.int64), 1).name)
+        name = best_measure(y, np.zeros(len(y), np.int64), 1).name
+        none = any(not one.all() for one in values.values())  # 0 is a value of this column
+        if name in SKEWED and none and y.min() < NEAR * np.median(y):
+            return families.Gaussian()
+        return families.named(name)
     mine = [values[number] for number, other in kinds.items() if other == kind]
     if kind == "levels":
         return Ordinal(**Ordinal.sized(np.concatenate(mine), 1))

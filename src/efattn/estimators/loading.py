@@ -35,7 +35,7 @@ from efattn.training import Training
 KINDS = {kind.__name__: kind for kind in (EFA, LatentFactor, SimpleModel)}
 # tensors that older files do not have: of format 1; of scales of groups and residuals; of new places; of levels
 LEVELS = tuple(f"levels_{name}" for name in Levels._fields)
-RECENT = ("marginal_fit", "tails", "scaled", "dispersed", "bends")
+RECENT = ("marginal_fit", "tails", "scaled", "sloped", "dispersed", "bends")
 LATER = (*RECENT, *(f"known_{name}" for name in Known._fields), *NEW_PLACES, *LEVELS)
 TOGETHER = "together_"  # likewise, of cells that are missing
 VIEWS = {"views.logs": False, "views.unit": 1.0, "views.centre": 0.0, "views.scale": 1.0}  # of values as they are

@@ -9,7 +9,7 @@ machine finds the same.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Literal, final
 
@@ -64,6 +64,10 @@ class Recipe(ABC):
     @abstractmethod
     def build(self, setting: Setting) -> Conditionals:
         """Not fitted yet; a DataError where it cannot be."""
+
+    def taking_over(self, others: Sequence[Conditionals]) -> "Recipe":
+        """The same with what it need not look for, as models that were fitted to the same groups have found it."""
+        return self
 
     @final
     def to_json(self) -> dict[str, Any]:

@@ -20,12 +20,12 @@ from torch import Tensor
 
 from efattn.data import Batch, Groups
 from efattn.models import Conditionals
+from efattn.simple import trees
 from efattn.simple.base import TOKENS, MeanAndVariance, Recipe, Setting, Tick
 from efattn.simple.gaussian import GaussianOverItems
 from efattn.simple.linear_features import completed
 
-LEAVES, LEAST = 48, 3  # of a tree, at most; rows of a leaf, at least
-THIRD = 1 / 3  # of all features, which each split looks at: as forests of regressions do
+LEAST = 3  # rows of a leaf
 ROWS = 2000  # that a tree is grown on, at most
 FEW = 20.0  # rows that draw an item's share and noise to those of all items
 
@@ -63,17 +63,14 @@ class Rows(NamedTuple):
 
 @final
 class ForestOverItems(MeanAndVariance):
-    """Nodes of trees as flat tables (item, tree, node); a leaf has no feature, -1."""
+    """Nodes of trees as flat tables (item, tree, node)."""
 
     def __init__(self, setting: Setting, recipe: Forest) -> None:
         super().__init__(setting)
         self.recipe = recipe
         self.base = GaussianOverItems(setting, recipe.weight, True, recipe.seconds, recipe.tails)
-        shape = (self.items, recipe.trees, 2 * LEAVES - 1)
-        self.register_buffer("feature", torch.full(shape, -1, dtype=torch.int16))
-        self.register_buffer("below", torch.zeros(*shape, 2, dtype=torch.int16))
-        self.register_buffer("threshold", torch.zeros(shape, dtype=torch.float32))
-        self.register_buffer("leaf", torch.zeros(*shape, 2, dtype=torch.float32))  # mean, and mean of squares
+        for name, x in trees.empty(self.items, recipe.trees).items():
+            self.register_buffer(name, x)
         self.register_buffer("share", torch.zeros(self.items + 1, dtype=torch.float64))
         self.register_buffer("noise", torch.ones(self.items + 1, dtype=torch.float64))
         self.register_buffer("usual", torch.ones(self.items + 1, dtype=torch.float64))  # variance of the Gaussian
@@ -100,29 +97,18 @@ class ForestOverItems(MeanAndVariance):
 
     def _grow(self, item: int, x: np.ndarray, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """What trees that have not seen a row say of it: (row, mean and mean of squares), and whether there are any."""
-        from sklearn.tree import DecisionTreeRegressor
-
         draw, x = np.random.default_rng([0, item]), np.ascontiguousarray(x, np.float32)
         total, count = np.zeros((len(y), 2)), np.zeros(len(y))
         for t in range(self.recipe.trees):
             some = draw.integers(len(y), size=min(len(y), ROWS))
-            tree = DecisionTreeRegressor(
-                max_features=THIRD, min_samples_leaf=LEAST, max_leaf_nodes=LEAVES, random_state=t
-            ).fit(x[some], y[some], check_input=False)  # which takes longer than a small tree
-            made: Any = tree.tree_
-            n, mean = made.node_count, made.value[:, 0, 0]
-            leaf = np.stack([mean, mean**2 + made.impurity], -1)
-            for name, table in {
-                "feature": made.feature.clip(-1),
-                "below": np.stack([made.children_left, made.children_right], -1),
-                "threshold": made.threshold,
-                "leaf": leaf,
-            }.items():
+            tree = trees.grown(x[some], y[some], LEAST, t)
+            nodes = trees.table(tree)
+            for name, mine in nodes.items():
                 buffer = self.get_buffer(name)
-                buffer[item, t, :n] = torch.as_tensor(table).to(buffer.dtype)
+                buffer[item, t, : len(mine)] = torch.as_tensor(mine).to(buffer.dtype)
             out = np.ones(len(y), bool)
             out[some] = False
-            total[out] += leaf[made.apply(x[out])] if out.any() else 0.0
+            total[out] += nodes["leaf"][tree.apply(x[out])] if out.any() else 0.0
             count += out
         with np.errstate(invalid="ignore"):
             return total / count[:, None], count > 0
@@ -140,7 +126,7 @@ class ForestOverItems(MeanAndVariance):
         for item in some:
             (told, there), mine = unseen[item], rows.item == item
             expected[item] = rows.variance[mine].mean()
-            width = _within(told, share[item]) * rows.variance[mine] / expected[item]
+            width = trees.within(told, share[item]) * rows.variance[mine] / expected[item]
             ratios[item] = ((rows.rest[mine] - share[item] * told[:, 0]) ** 2 / width)[there]
         usual = float(np.mean(np.concatenate(list(ratios.values()))))
         noise = np.ones(self.items + 1)
@@ -159,24 +145,14 @@ class ForestOverItems(MeanAndVariance):
         scale = self.get_buffer("noise")[item[here]] * variance[here] / self.get_buffer("usual")[item[here]]
         mean, variance = mean.clone(), variance.clone()
         mean[here] += share[here] * said[:, 0]
-        variance[here] = (scale * _within(said, share[here])).clamp_min(1e-12)
+        variance[here] = (scale * trees.within(said, share[here])).clamp_min(1e-12)
         return mean, variance
 
     def _said(self, x: Tensor, item: Tensor) -> Tensor:
         """(row, 2): mean and mean of squares over all trees of each row's item. x: (row, cell)."""
-        trees, nodes = self.get_buffer("feature").shape[1:]
-        feature, threshold, leaf = (self.get_buffer(name) for name in ("feature", "threshold", "leaf"))
-        feature, threshold, leaf = feature.flatten(), threshold.flatten(), leaf.reshape(-1, 2)
-        children = self.get_buffer("below").reshape(-1, 2)
-        first = (item[:, None] * trees + torch.arange(trees)) * nodes  # (row, tree)
-        node, x = torch.zeros_like(first), x.float()
-        for _ in range(LEAVES):
-            column = feature[first + node].long()
-            if not bool((column >= 0).any()):
-                break
-            right = x.gather(1, column.clamp_min(0)) > threshold[first + node]
-            node = torch.where(column < 0, node, children[first + node, right.long()].long())
-        return leaf[first + node].double().mean(1)
+        tables = {name: self.get_buffer(name) for name in trees.empty(0)}
+        many = self.recipe.trees
+        return trees.said(tables, x, item[:, None] * many + torch.arange(many))
 
     @torch.no_grad()
     def _rows(self, groups: Groups) -> Rows:
@@ -200,11 +176,3 @@ class ForestOverItems(MeanAndVariance):
         x = seen @ (where * rest[..., None]) / number.clamp_min(1)
         together = self.base.get_buffer("covariance")[:size, :size]
         return completed(x, number > 0, torch.ones_like(number, dtype=torch.bool), together)
-
-
-def _within(said: Any, share: Any) -> Any:
-    """The spread of what is left inside leaves, of which a share of their means is taken."""
-    mean, squares = said[..., 0], said[..., 1]
-    least = 1e-6 * squares + 1e-12
-    inside = squares - (2 * share - share**2) * mean**2
-    return inside.clamp_min(least.min()) if isinstance(inside, Tensor) else np.maximum(inside, least)

@@ -35,7 +35,7 @@ from efattn.simple.field import FieldOverRows
 from efattn.simple.low_rank import RANK, LowRankGaussian
 from efattn.simple.new_places import Known, Rows, joined
 
-WEIGHTS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05)
+WEIGHTS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 1e-4)
 NOISE = 0.02  # the smallest share of an item's variance that is not repeated
 ROUGH = 0.05  # the weight under which places are looked at
 FULL, MOST = 300, 5000  # cells that a covariance has a number for each pair of: unasked, and at most

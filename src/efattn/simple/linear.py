@@ -24,7 +24,7 @@ from efattn.simple.correlations import between, distances, fit_units, geographic
 from efattn.simple.effects import item_means, item_variances, observed
 
 POWERS = (1.0, 1.5, 2.0, 2.5, 3.0, 4.0, 5.0, 6.0)
-RIDGES = tuple(float(a) for a in np.logspace(-3, 1, 17))  # times rows and the features' variance
+RIDGES = tuple(float(a) for a in np.logspace(-7, 1, 33))  # times rows and the features' variance
 LASSOS = tuple(np.logspace(-3, 0, 25).tolist())
 NEW_PLACES = ("item_shift", "units", "rule")  # what inverse distance keeps for items that were never seen
 NEAR = 1e-3  # of the usual distance

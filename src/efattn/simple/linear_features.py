@@ -172,7 +172,7 @@ class Sight:
         """Of what is learnt."""
         a = self.attributes
         sizes: dict[str, tuple[int, ...]] = {"centre": (a + 1,), "scale": (a + 1,), "knots": (a, len(KNOTS))}
-        sizes |= {"varies": (a,), "step": (1,), "repeats": (1,), "scaled": (1,), "bends": (a + 1, 2)}
+        sizes |= {"varies": (a,), "step": (1,), "repeats": (1,), "scaled": (1,), "sloped": (1,), "bends": (a + 1, 2)}
         for c, one in enumerate(self.columns):
             sizes |= {f"start_{c}": (self.items + 1, one.family.size), f"base_own_{c}": (self.items + 1,)}
             sizes |= {f"base_shared_{c}": (self.linear_size + self.bent_size,), f"within_{c}": (self.within_size,)}
@@ -317,11 +317,17 @@ class Sight:
         return [((had + k * unit) / (due + k * unit)).clamp(1e-6, 1e6).log() for k in (1.0, 5.0)]
 
     def _neighbours(self, rest: Residuals, n: int) -> list[Tensor]:
-        """The residual of the row before, and of the one after, or in `past` of the one before that."""
-        here = rest.pearson[:, :n]
+        """The residual of the row before, and of the one after; in `past` by how much it is more than that of the one
+        before it, where both are known."""
+        here, seen = rest.pearson[:, :n], rest.seen[:, :n]
         zero = torch.zeros_like(here[:, :1])
         before = torch.cat([zero, here[:, :-1]], 1)
-        return [before, torch.cat([here[:, 1:], zero] if self.context == "others" else [zero, before[:, :-1]], 1)]
+        if self.context == "others":
+            return [before, torch.cat([here[:, 1:], zero], 1)]
+        if not bool(self.learnt["sloped"]):  # older files
+            return [before, torch.cat([zero, before[:, :-1]], 1)]
+        rise = torch.where(seen[:, 1:] & seen[:, :-1], here[:, 1:] - here[:, :-1], 0.0)
+        return [before, torch.cat([zero, zero, rise[:, :-1]], 1)[:, :n]]
 
     def _deviations(self, seen: Tensor, x: Tensor) -> list[Tensor]:
         """How far attributes are from those of the rows that are seen."""

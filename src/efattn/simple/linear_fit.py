@@ -21,7 +21,7 @@ from torch import Tensor
 from efattn.simple.linear_features import SCATTER, Base, Column, Known
 from efattn.simple.newton import Arrow, Pair, newton
 
-STRONG = (10_000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3)
+STRONG = (10_000.0, 1000.0, 300.0, 100.0, 30.0, 10.0, 3.0, 1.0, 0.3, 0.1, 0.03, 0.01, 1e-3, 1e-4)
 PATHS = {
     "spread": STRONG,
     "others": STRONG,

@@ -10,6 +10,7 @@ choose (linear_fit.py). Several value columns have a model each, which sees the 
 """
 
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, final
 
@@ -25,7 +26,19 @@ from efattn.network.straight import bends, straight
 from efattn.simple import linear_fit, mixed
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
 from efattn.simple.linear_features import KNOTS, Base, Column, Known, Sight, error_variance, log_exposure
-from efattn.simple.linear_fit import BLOCKS, CHOSEN, FIRST, Coefficients, Fold, Problem, Rows, certain, outputs, search
+from efattn.simple.linear_fit import (
+    BLOCKS,
+    CHOSEN,
+    FIRST,
+    Coefficients,
+    Fold,
+    Problem,
+    Rows,
+    certain,
+    outputs,
+    search,
+    shifted,
+)
 
 MOST_CELLS, MOST_NUMBERS = 300, 2**25  # items and lags, and rows times those, for a map from item to item
 MUCH = 2**22  # numbers, from which on several threads pay
@@ -217,7 +230,7 @@ class PenalisedLinear(DirectlyFitted):
         between = between[between > 0]
         learnt["step"] = torch.tensor([float(np.median(between)) if len(between) else 1.0], dtype=torch.float64)
         learnt["repeats"] = torch.tensor([float(_repeats(groups))], dtype=torch.float64)
-        learnt["scaled"] = torch.ones(1, dtype=torch.float64)
+        learnt |= {name: torch.ones(1, dtype=torch.float64) for name in ("scaled", "sloped")}
         learnt |= {f"start_{c}": start[:, column.outputs] for c, column in enumerate(self.columns)}
         firm = torch.tensor([BASE[name] for name in ("overall", "linear", "bent", "own")], dtype=torch.float64)
         learnt |= {f"firm_{c}": firm for c in range(len(self.columns))}
@@ -339,14 +352,23 @@ class PenalisedLinear(DirectlyFitted):
     def _search(
         self, first: Sight, sight: Sight, groups: Groups, end: float, tick: Tick
     ) -> tuple[list[dict[str, float]], list[tuple[float, float]]]:
-        """Penalties, certainty and shift of each column. In each fold the base is fitted without what is left out."""
-        told = self._spread()
-        if groups.count > ENOUGH:
-            share = np.random.default_rng(0).random(len(groups)) < ENOUGH / groups.count
-            groups = groups.subset(share)
+        """Penalties, certainty and shift of each column."""
+        told, groups = self._spread(), _some(groups)
         count = len(groups)
         if count < 2 or not len(groups.pieces.group):
             return [FIRST | dict.fromkeys(MAPS, 10.0) for _ in self.columns], told
+        each = self._folds(first, sight, groups, [certainty for certainty, _ in told], end)
+        if self.spread is None:
+            each = [certain(mine, end) for mine in each]
+        found = [search(mine, end, tick, shifts=count >= FEWEST) for mine in each]
+        spread = [(mine[0].train.certainty, shift) for mine, (_, shift) in zip(each, found, strict=True)]
+        return [penalties for penalties, _ in found], spread if self.spread is None else told
+
+    def _folds(
+        self, first: Sight, sight: Sight, groups: Groups, certainty: Sequence[float], end: float
+    ) -> list[list[Fold]]:
+        """Of each column. In each fold the base is fitted without what is left out."""
+        count = len(groups)
         folds = min(FOLDS, count)
         fold = np.random.default_rng(0).permutation(count) * folds // count
         each = list[list[Fold]]([] for _ in self.columns)
@@ -358,13 +380,32 @@ class PenalisedLinear(DirectlyFitted):
                 mine = self._least_squares(mine, self._within(mine, train), choose=False)
             fitted, left = self._rows(mine, train), self._rows(mine, test)
             for c, column in enumerate(self.columns):
-                both = (Problem(column, mine.base_of(c), rows[c], self.items, told[c][0]) for rows in (fitted, left))
+                both = (Problem(column, mine.base_of(c), rows[c], self.items, certainty[c]) for rows in (fitted, left))
                 each[c].append(Fold(*both))
-        if self.spread is None:
-            each = [certain(mine, end) for mine in each]
-        found = [search(mine, end, tick, shifts=count >= FEWEST) for mine in each]
-        spread = [(mine[0].train.certainty, shift) for mine, (_, shift) in zip(each, found, strict=True)]
-        return [penalties for penalties, _ in found], spread if self.spread is None else told
+        return each
+
+    def left_out(self, groups: Groups) -> list[tuple[Problem, Tensor]]:
+        """Of the first column, fold by fold: rows, and f of a model like this one that was fitted without them."""
+        end, (certainty, shift) = time.thread_time() + self.seconds, self.get_buffer("dispersed")[0].tolist()
+        penalties = FIRST | dict(zip(self.choices, self.get_buffer("chosen")[0].tolist(), strict=True))
+        told = [certainty] * len(self.columns)
+        found = []
+        for fold in self._folds(self._units(groups), self.sight(), _some(groups), told, end)[0]:
+            best = fold.train.maximise(penalties, fold.train.maximise(FIRST, end=end), end)
+            found.append((fold.test, shifted(fold.test.outputs(best), torch.tensor(shift))))
+        return found
+
+    def described(self, batch: Batch, slots: Tensor) -> tuple[Tensor, Known, Tensor]:
+        """Item, what is known of each target, and f of the first column."""
+        item, known = self.sight().describe(batch.to("cpu", torch.float64), slots.cpu())
+        return item, known, self._column(0, item, known)
+
+
+def _some(groups: Groups) -> Groups:
+    """As many as it takes to choose by."""
+    if groups.count <= ENOUGH:
+        return groups
+    return groups.subset(np.random.default_rng(0).random(len(groups)) < ENOUGH / groups.count)
 
 
 def _columns(family: Any) -> tuple[Column, ...]:
