@@ -21,6 +21,7 @@ from efattn.network import without_orders
 from efattn.options import EFAOptions, LatentFactorOptions, SimpleModelOptions
 from efattn.simple import DirectlyFitted, Recipe
 
+OF_LOGS = (simple.GaussianConditional, simple.Forest)  # also compete as models of logarithms
 PEERS = "peers"  # in a list of models: latent factors and every simple model
 SHARED = ("context", "support", "own_time", "own_attributes", "seed", "training")  # options that all have alike
 SHARE = 0.2  # of the training groups, held out where training has to be stopped
@@ -87,7 +88,8 @@ def _listed(models: Sequence[Any] | None, efa: EFA, terms: Sequence[str]) -> lis
     listed: list[tuple[Any, bool]] = [(efa, True)]
     for one in [PEERS] if models is None else _sequence(models):
         if isinstance(one, str) and one.lower() == PEERS:
-            suited = (recipe() for recipe in simple.RECIPES if recipe.models in terms)
+            suited = [recipe() for recipe in simple.RECIPES if recipe.models in terms]
+            suited += [recipe(logs=True) for recipe in OF_LOGS if recipe.models in terms]
             listed += [(LatentFactor, False), *((recipe, False) for recipe in suited)]
         elif isinstance(one, str):
             listed += [] if one.lower() == "efa" else [(_word(one), True)]
@@ -115,8 +117,8 @@ def _name(one: Any) -> str:
         return "LatentFactor"
     recipe = one.model if isinstance(one, SimpleModel) else one
     if isinstance(recipe, Recipe):
-        kind = type(recipe).__name__
-        return kind if recipe == type(recipe)() else repr(recipe)
+        usual = [type(recipe)(), *(kind(logs=True) for kind in OF_LOGS)]
+        return recipe.label if recipe in usual else repr(recipe)
     if isinstance(one, GroupEstimator):
         return type(one).__name__
     raise DataError(

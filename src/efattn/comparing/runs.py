@@ -127,7 +127,7 @@ def _by_group(rows: Rows, weight: np.ndarray, number: np.ndarray) -> Record:
 
 def _shares(fitted: Fitted, name: str) -> dict[str, float]:
     """Of the mixture: the network's, or that of a pool with it, and its companions'."""
-    companions = {type(one.recipe).__name__: round(one.share, 4) for one in fitted.companions.get(name, ())}
+    companions = {one.recipe.label: round(one.share, 4) for one in fitted.companions.get(name, ())}
     who = "pool" if name in fitted.powers and companions else "network"
     return {who: round(1 - sum(companions.values()), 4), **companions}
 

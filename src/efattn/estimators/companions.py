@@ -38,6 +38,7 @@ from efattn.simple import (
     Popularity,
     Recipe,
 )
+from efattn.simple.logs import suits
 from efattn.simple.low_rank import RANK
 from efattn.training import Fitting, Replay, Training
 
@@ -156,7 +157,7 @@ def _fitted(
     those held out are to judge it."""
     check_suits(recipe, blueprint)
     model, train = recipe.build(blueprint.setting(recipe.models, context)), members.groups_of(blueprint)
-    kind = type(recipe).__name__
+    kind = recipe.label
     if isinstance(model, DirectlyFitted):
         tick = None if stages is None else lambda done, of: stages.tick(kind, done, of, fold=blueprint.fold)
         model.fit(train, blueprint.held if blueprint.fold is None else None, tick)
@@ -284,8 +285,9 @@ def check_suits(recipe: Recipe, blueprint: Blueprint) -> None:
 def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, the same with trees
     of what it leaves, a Gaussian over items or places where it is quickly fitted, trees of what it leaves where groups
-    are like rows of a wide table; an additive logit of items, of few an autoencoder, of many their neighbours, and,
-    where they follow each other, Markov chains; each item's own distribution, against surprises."""
+    are like rows of a wide table, both also of logarithms where values differ by factors; an additive logit of items,
+    of few an autoencoder, of many their neighbours, and, where they follow each other, Markov chains; each item's own
+    distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -304,8 +306,11 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     if "value" in blueprint.terms:
         offers.append(LinearModel())
         offers += [LinearTrees()] if blueprint.train.count >= BRANCHES else []
-        offers += _gaussians(blueprint.train, blueprint.items, blueprint.schema.lags + 1)
-        offers += [Forest()] if context == "others" and _tabular(blueprint.train, items) else []
+        likely = _gaussians(blueprint.train, blueprint.items, blueprint.schema.lags + 1)
+        likely += [Forest()] if context == "others" and _tabular(blueprint.train, items) else []
+        offers += likely
+        if blueprint.family is not None and suits(blueprint.family):
+            offers += [replace(one, logs=True) for one in likely if isinstance(one, GaussianConditional | Forest)]
         offers.append(ItemMean())
     return offers
 

@@ -69,7 +69,7 @@ def chosen(
     left_out = int(np.any([out[k] for k in used], 0).sum())
     best = best_shares(held.values, held.weight, min(held.groups, left_out), simplest)
     shares = torch.cat([torch.zeros(1, dtype=best.dtype), best]) if told else best
-    kinds = [type(recipe).__name__ for recipe in recipes]
+    kinds = [recipe.label for recipe in recipes]
     return {name: shares[1:].tolist()}, [_words(name, ["the network", *kinds], shares.tolist(), held, best)]
 
 

@@ -180,7 +180,7 @@ def _named(kinds: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
 def _pooled_words(
     name: str, recipes: Sequence[Recipe], powers: Sequence[float], held: Held, shares: Tensor, together: float
 ) -> Note:
-    kinds = ["the network", *(type(recipe).__name__ for recipe in recipes)]
+    kinds = ["the network", *(recipe.label for recipe in recipes)]
     parts = ", ".join(f"{kind} {power:.2f}" for kind, power in zip(kinds, powers, strict=True))
     words = f"Powers in the pool of {name!r}: {parts} (log-likelihood per held-out target: networks alone "
     words += f"{held.mean(torch.eye(len(shares), dtype=torch.float64)[0]):.4f}, as a mixture {held.mean(shares):.4f}, "
@@ -194,7 +194,7 @@ def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> 
     told = f"log-likelihood per held-out target: networks alone {alone[0]:.4f}, "
     told += f"{type(recipes[best - 1]).__name__} alone {alone[best]:.4f}"
     several = zip(recipes, shares[1:].tolist(), strict=True)
-    parts = [f"{type(recipe).__name__} {share:.0%}" for recipe, share in several if share]
+    parts = [f"{recipe.label} {share:.0%}" for recipe, share in several if share]
     if not parts or float(shares[0]) >= 1 - MOST:
         return Note("companions", f"A simple model beside the network of {name!r} does not help ({told}).")
     words = f"Shares of the mixture of {name!r}: {', '.join(parts)}, the network {float(shares[0]):.0%} "

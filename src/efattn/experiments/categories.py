@@ -92,7 +92,7 @@ def run(kind: str, share: float, rows: Split, options: dict[str, Any], seed: int
     record |= {"epochs": len(model.history_), "commit": records.commit(), "threads": torch.get_num_threads()}
     record["device"] = torch.cuda.get_device_name() if torch.cuda.is_available() else "cpu"
     record["parameters"] = saving.plain(model.get_params(deep=False))
-    record["shares"] = {type(one.recipe).__name__: one.share for one in model.companions_.get("item", ())}
+    record["shares"] = {one.recipe.label: one.share for one in model.companions_.get("item", ())}
     return record | measured(model, parts.test, cold)
 
 

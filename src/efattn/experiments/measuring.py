@@ -85,7 +85,7 @@ def _powers(network: float, companions: Iterable[Companion]) -> dict[str, float]
     """Of a pool, those of one kind together."""
     found = {"network": network}
     for one in companions:
-        name = type(one.recipe).__name__
+        name = one.recipe.label
         found[name] = found.get(name, 0.0) + one.power
     return {name: round(power, 4) for name, power in found.items()}
 
@@ -94,7 +94,7 @@ def shares(companions: Iterable[Companion], strange: bool = False) -> dict[str, 
     """strange: of rows whose items were never seen, which may have others."""
     mine: dict[str, float] = {}
     for one in companions:
-        name, share = type(one.recipe).__name__, one.new if strange and one.new is not None else one.share
+        name, share = one.recipe.label, one.new if strange and one.new is not None else one.share
         mine[name] = mine.get(name, 0.0) + share
     return {name: round(share, 4) for name, share in {"network": max(1 - sum(mine.values()), 0.0), **mine}.items()}
 

@@ -19,6 +19,8 @@ from efattn.errors import DataError, EfattnError
 from efattn.families.moments import at_mean
 from efattn.families.supports import NEAR, ScalarSupport, Support
 
+LARGEST_LOG, LEAST_LEFT = 80.0, 1e-3  # of an expected value; of it, what is left where more is taken away
+
 VAST, VASTEST = 1e9, 1e300  # whole numbers whose quantiles are looked for here; where the search ends
 
 
@@ -225,6 +227,15 @@ class Family(ABC):
         if self.columns != 1 or not self.scalar or not self.of_values:
             raise DataError(f"{self!r} is not the family of one value column, which a mean and a variance describe.")
         return at_mean(self.mean, mean, start)
+
+    def from_log_moments(
+        self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor, more: float = 0.0
+    ) -> torch.Tensor:
+        """The same, of values from a lowest on: with this mean and variance of log(y - lowest + more). Here: by those
+        that y has then, if the logarithm is normal."""
+        level, low = (mean + variance / 2).clamp(-LARGEST_LOG, LARGEST_LOG).exp(), self.mean_bounds[0]
+        expected = torch.maximum(level - more, LEAST_LEFT * level) + low
+        return self.from_moments(expected, variance.expm1() * level**2, start)
 
     def on_its_scale(self, f: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
         """How far y is from the first output on the scale on which it is normal around that, and its variance there;

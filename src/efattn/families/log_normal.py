@@ -107,6 +107,11 @@ class LogNormal(ScipyFamily, ExponentialFamily):
             s2 = torch.full_like(mean, self.log_variance)
         return torch.stack([unbounded(mean.log(), MEAN_BOUND) - s2 / 2, unbounded(-s2.log(), BOUND)][: self.size], -1)
 
+    def from_log_moments(
+        self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor, more: float = 0.0
+    ) -> torch.Tensor:
+        return torch.stack([unbounded(mean, MEAN_BOUND), unbounded(-variance.log(), BOUND)][: self.size], -1)
+
     def on_its_scale(self, f: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         return y.clamp_min(SMALLEST).log() - f[..., 0], self._squared(f)
 

@@ -65,16 +65,16 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
     lines = [f"Term {name!r}: {what}{ruled_out}{size}."]
     companions = fitted.companions.get(name, ())
     if companions and name in fitted.powers:
-        told = ", ".join(f"{type(one.recipe).__name__} {one.power:.2f}" for one in companions)
+        told = ", ".join(f"{one.recipe.label} {one.power:.2f}" for one in companions)
         lines.append(f"  Powers in a pool with the companions: the network {fitted.powers[name]:.2f}, {told}.")
     elif companions:
-        told = ", ".join(f"{type(one.recipe).__name__} {one.share:.0%}" for one in companions)
+        told = ", ".join(f"{one.recipe.label} {one.share:.0%}" for one in companions)
         left = 1 - sum(one.share for one in companions)
         simple = " Most of it is a simple model." if max(one.share for one in companions) > 0.5 else ""
         who = "networks" if several > 1 else "network"
         lines.append(f"  Companions and their shares of the mixture: {told}; the {who} {left:.0%}.{simple}")
         if any(one.new is not None for one in companions):
-            new = {type(one.recipe).__name__: one.new or 0.0 for one in companions}
+            new = {one.recipe.label: one.new or 0.0 for one in companions}
             told = ", ".join(f"{kind} {share:.0%}" for kind, share in new.items() if share)
             told = f"{told}; the" if told else "the"
             lines.append(f"  Of items never seen: {told} {who} {max(1 - sum(new.values()), 0):.0%}.")
@@ -93,7 +93,7 @@ def _with_holes(companions: Sequence[Companion], who: str) -> list[str]:
     if not companions[0].holes:
         return []
     part = companions[0].holes[-1][0]
-    mine = {type(one.recipe).__name__: one.holes[-1][1] for one in companions}
+    mine = {one.recipe.label: one.holes[-1][1] for one in companions}
     told = ", ".join(f"{kind} {share:.0%}" for kind, share in mine.items() if share >= 0.005)
     told = f"{told}; the" if told else "the"
     return [f"  Where {part:.0%} of the values are missing: {told} {who} {max(1 - sum(mine.values()), 0):.0%}."]

@@ -156,6 +156,6 @@ def mixture_shares(fitted: Any, name: str) -> dict[str, float]:
     who = "pool" if name in fitted.powers and companions else who
     found = {who: max(1 - sum(one.share for one in companions), 0.0)}
     for one in companions:
-        kind = type(one.recipe).__name__
+        kind = one.recipe.label
         found[kind] = found.get(kind, 0.0) + one.share
     return found

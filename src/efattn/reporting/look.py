@@ -90,7 +90,7 @@ class Look:
         who = "the networks alone" if len(self.fitted.members) > 1 else "the network alone"
         found[who] = self.scored(replace(self.fitted, companions={}), name)
         for one in companions:
-            kind = f"{type(one.recipe).__name__} alone"
+            kind = f"{one.recipe.label} alone"
             mine = replace(self.fitted, members=(Model({name: one.model}),), companions={})
             found[f"{kind}, another" if kind in found else kind] = self.scored(mine, name)
         return found

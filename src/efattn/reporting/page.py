@@ -92,7 +92,7 @@ def _shares(fitted: Fitted) -> list[Any]:
             continue
         pairs = [(one.share, one.share if one.new is None else one.new) for one in several]
         left = [max(1 - sum(column), 0.0) for column in zip(*pairs, strict=True)]
-        kinds = [next(iter(mixture_shares(fitted, name))), *(type(one.recipe).__name__ for one in several)]
+        kinds = [next(iter(mixture_shares(fitted, name))), *(one.recipe.label for one in several)]
         rows = [[kind, *(f"{x:.1%}" for x in mine)] for kind, mine in zip(kinds, [left, *pairs], strict=True)]
         words = f"{name}, also where a row's item is new."
         blocks.append(Grid(("part", "share", "of items never seen"), rows, 1, words))

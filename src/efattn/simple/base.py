@@ -65,6 +65,12 @@ class Recipe(ABC):
     def build(self, setting: Setting) -> Conditionals:
         """Not fitted yet; a DataError where it cannot be."""
 
+    @property
+    @final
+    def label(self) -> str:
+        """What it is called beside others."""
+        return type(self).__name__ + (" of logs" if getattr(self, "logs", False) else "")
+
     def taking_over(self, others: Sequence[Conditionals]) -> "Recipe":
         """The same with what it need not look for, as models that were fitted to the same groups have found it."""
         return self

@@ -24,6 +24,7 @@ from efattn.simple import trees
 from efattn.simple.base import TOKENS, MeanAndVariance, Recipe, Setting, Tick
 from efattn.simple.gaussian import GaussianOverItems
 from efattn.simple.linear_features import completed
+from efattn.simple.logs import InLogs, inner_setting
 
 LEAST = 3  # rows of a leaf
 ROWS = 2000  # that a tree is grown on, at most
@@ -35,12 +36,14 @@ FEW = 20.0  # rows that draw an item's share and noise to those of all items
 class Forest(Recipe):
     """A Gaussian over all items, and for each item a forest of regression trees of what it leaves, from all that the
     row may see. trees: how many of each item; weight, tails: of the Gaussian (GaussianConditional). seconds: how long
-    to grow trees, at most; items that are left without are the Gaussian's alone."""
+    to grow trees, at most; items that are left without are the Gaussian's alone. logs: whether it is of logarithms of
+    positive numbers or counts."""
 
     trees: int = 50
     weight: float | None = None
     tails: float | None = None
     seconds: float = 60.0
+    logs: bool = False
     models = "value"
     by_size = True
 
@@ -49,6 +52,8 @@ class Forest(Recipe):
         self.check_number("weight", 1e-6, 1)
         self.check_number("tails", 0)
         self.check_number("seconds", 0)
+        if self.logs:
+            return InLogs(setting, ForestOverItems(inner_setting(setting), self))
         return ForestOverItems(setting, self)
 
 

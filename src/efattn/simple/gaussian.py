@@ -9,7 +9,7 @@ covariance has low rank (low_rank.py); an item that was never seen, at a place t
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, final
 
 import numpy as np
@@ -32,10 +32,11 @@ from efattn.simple.correlations import (
 )
 from efattn.simple.effects import item_means, item_variances, observed
 from efattn.simple.field import FieldOverRows
+from efattn.simple.logs import InLogs, inner_setting
 from efattn.simple.low_rank import RANK, LowRankGaussian
 from efattn.simple.new_places import Known, Rows, joined
 
-WEIGHTS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 1e-4)
+WEIGHTS = (1.0, 0.95, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01, 3e-3, 1e-3, 1e-4, 1e-5, 1e-6)
 NOISE = 0.02  # the smallest share of an item's variance that is not repeated
 ROUGH = 0.05  # the weight under which places are looked at
 FULL, MOST = 300, 5000  # cells that a covariance has a number for each pair of: unasked, and at most
@@ -51,7 +52,8 @@ class GaussianConditional(Recipe):
     longitude), else the same correlation for all pairs. seconds: how long to look for a better weight, at most; what
     was found by then is kept. rank: "full" for a covariance of every pair, a number for so many factors at most and a
     noise per item, None for the first up to 300 items and lags, and factors beyond. tails: degrees of freedom of a
-    scale that each group has, 0 for the same in all, None to choose them on held-out groups.
+    scale that each group has, 0 for the same in all, None to choose them on held-out groups. logs: whether it is of
+    logarithms of positive numbers or counts.
     """
 
     weight: float | None = None
@@ -59,6 +61,7 @@ class GaussianConditional(Recipe):
     seconds: float = 60.0
     rank: int | Literal["full"] | None = None
     tails: float | None = None
+    logs: bool = False
     models = "value"
     by_size = True
 
@@ -68,6 +71,10 @@ class GaussianConditional(Recipe):
         self.check_number("tails", 0)
         if self.rank != "full":
             self.check_number("rank", 1)
+        if self.logs:
+            inner = replace(self, logs=False).build(inner_setting(setting))
+            assert isinstance(inner, MeanAndVariance)
+            return InLogs(setting, inner)
         cells = max(setting.items, 1) * (setting.lags + 1)
         if isinstance(self.rank, int) or (self.rank is None and cells > FULL):
             return LowRankGaussian(setting, self.rank if isinstance(self.rank, int) else RANK, self.tails, self.seconds)
