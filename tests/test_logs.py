@@ -49,6 +49,23 @@ def test_a_row_never_sees_itself_and_a_file_says_the_same(tmp_path):
         assert load(tmp_path / "m.efattn").predict(table).equals(model.predict(table))
 
 
+def test_kriging_of_logarithms_finds_places_that_differ_by_factors():
+    rng = np.random.default_rng(0)
+    x, y = rng.uniform(size=(2, 400))
+    table = pl.DataFrame({"g": np.repeat(np.arange(20), 20), "x": x, "y": y})
+    table = table.with_columns(
+        zinc=(4 * (6 * pl.col("x")).sin() + 3 * pl.col("y")).exp() * np.exp(0.2 * rng.normal(size=400))
+    )
+    train, new = table.head(300), table.tail(100)
+    raw, logs = (
+        SimpleModel(simple.Kriging(logs=x), family="log_normal")
+        .fit(train, group="g", value="zinc", attributes=["x", "y"])
+        .score(new)
+        for x in (False, True)
+    )
+    assert logs > raw + 0.1
+
+
 def test_real_numbers_have_none():
     with pytest.raises(DataError, match="positive numbers or counts"):
         SimpleModel(simple.GaussianConditional(logs=True), family="gaussian").fit(factors(), **ROLES)

@@ -21,7 +21,6 @@ from efattn.network import without_orders
 from efattn.options import EFAOptions, LatentFactorOptions, SimpleModelOptions
 from efattn.simple import DirectlyFitted, Recipe
 
-OF_LOGS = (simple.GaussianConditional, simple.Forest)  # also compete as models of logarithms
 PEERS = "peers"  # in a list of models: latent factors and every simple model
 SHARED = ("context", "support", "own_time", "own_attributes", "seed", "training")  # options that all have alike
 SHARE = 0.2  # of the training groups, held out where training has to be stopped
@@ -89,7 +88,7 @@ def _listed(models: Sequence[Any] | None, efa: EFA, terms: Sequence[str]) -> lis
     for one in [PEERS] if models is None else _sequence(models):
         if isinstance(one, str) and one.lower() == PEERS:
             suited = [recipe() for recipe in simple.RECIPES if recipe.models in terms]
-            suited += [recipe(logs=True) for recipe in OF_LOGS if recipe.models in terms]
+            suited += [recipe(logs=True) for recipe in companions.OF_LOGS if recipe.models in terms]
             listed += [(LatentFactor, False), *((recipe, False) for recipe in suited)]
         elif isinstance(one, str):
             listed += [] if one.lower() == "efa" else [(_word(one), True)]
@@ -117,7 +116,7 @@ def _name(one: Any) -> str:
         return "LatentFactor"
     recipe = one.model if isinstance(one, SimpleModel) else one
     if isinstance(recipe, Recipe):
-        usual = [type(recipe)(), *(kind(logs=True) for kind in OF_LOGS)]
+        usual = [type(recipe)(), *(kind(logs=True) for kind in companions.OF_LOGS)]
         return recipe.label if recipe in usual else repr(recipe)
     if isinstance(one, GroupEstimator):
         return type(one).__name__

@@ -55,6 +55,7 @@ STATES, FOLLOWERS = 2000, 64  # items with a table of all pairs; of each, follow
 LAST = 5  # rows that the Markov chain of many items looks back at
 TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
 BRANCHES = 100  # rows, for trees of what a linear model leaves
+OF_LOGS = (GaussianConditional, Forest, Kriging)  # also offered as models of logarithms
 MANY = 500  # items, from which on a low rank need not hold who goes with whom
 EPOCHS = 100  # of a simple model that is trained as networks are
 
@@ -310,7 +311,7 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
         likely += [Forest()] if context == "others" and _tabular(blueprint.train, items) else []
         offers += likely
         if blueprint.family is not None and suits(blueprint.family):
-            offers += [replace(one, logs=True) for one in likely if isinstance(one, GaussianConditional | Forest)]
+            offers += [replace(one, logs=True) for one in likely if isinstance(one, OF_LOGS)]
         offers.append(ItemMean())
     return offers
 

@@ -11,7 +11,7 @@ from the others, and never from the target.
 """
 
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -24,7 +24,7 @@ from efattn.simple import trees
 from efattn.simple.base import TOKENS, MeanAndVariance, Recipe, Setting, Tick
 from efattn.simple.gaussian import GaussianOverItems
 from efattn.simple.linear_features import completed
-from efattn.simple.logs import InLogs, inner_setting
+from efattn.simple.logs import of_logs
 
 LEAST = 3  # rows of a leaf
 ROWS = 2000  # that a tree is grown on, at most
@@ -53,7 +53,7 @@ class Forest(Recipe):
         self.check_number("tails", 0)
         self.check_number("seconds", 0)
         if self.logs:
-            return InLogs(setting, ForestOverItems(inner_setting(setting), self))
+            return of_logs(replace(self, logs=False), setting)
         return ForestOverItems(setting, self)
 
 

@@ -32,7 +32,7 @@ from efattn.simple.correlations import (
 )
 from efattn.simple.effects import item_means, item_variances, observed
 from efattn.simple.field import FieldOverRows
-from efattn.simple.logs import InLogs, inner_setting
+from efattn.simple.logs import of_logs
 from efattn.simple.low_rank import RANK, LowRankGaussian
 from efattn.simple.new_places import Known, Rows, joined
 
@@ -72,9 +72,7 @@ class GaussianConditional(Recipe):
         if self.rank != "full":
             self.check_number("rank", 1)
         if self.logs:
-            inner = replace(self, logs=False).build(inner_setting(setting))
-            assert isinstance(inner, MeanAndVariance)
-            return InLogs(setting, inner)
+            return of_logs(replace(self, logs=False), setting)
         cells = max(setting.items, 1) * (setting.lags + 1)
         if isinstance(self.rank, int) or (self.rank is None and cells > FULL):
             return LowRankGaussian(setting, self.rank if isinstance(self.rank, int) else RANK, self.tails, self.seconds)
@@ -86,13 +84,16 @@ class GaussianConditional(Recipe):
 class Kriging(Recipe):
     """A Gaussian process over places, and time with lags. Of items: item means and variances, and a fitted Matern
     correlation with a nugget, the GaussianConditional with weight 1; an item never seen is kriged from its place.
-    Without items: drift, and a Matern over the attributes of the rows of each group. tails: as there."""
+    Without items: drift, and a Matern over the attributes of the rows of each group. tails, logs: as there."""
 
     tails: float | None = None
+    logs: bool = False
     models = "value"
 
     def build(self, setting: Setting) -> Conditionals:
         self.check_number("tails", 0)
+        if self.logs:
+            return of_logs(replace(self, logs=False), setting)
         if not setting.attributes:
             places = option("attributes", ["latitude", "longitude"])
             raise DataError(f"Kriging needs to know where rows are: pass {places}.", option="attributes")

@@ -17,7 +17,7 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError
 from efattn.families import Family, Gaussian, Product
 from efattn.models.scoring import at
-from efattn.simple.base import DirectlyFitted, MeanAndVariance, Setting, Tick
+from efattn.simple.base import DirectlyFitted, MeanAndVariance, Recipe, Setting, Tick
 
 WIDEST = 20.0  # variance of a logarithm, beyond which nothing is said any more
 
@@ -31,17 +31,17 @@ def suits(family: Family) -> bool:
     return np.isfinite(low) and np.isinf(high)
 
 
-def inner_setting(setting: Setting) -> Setting:
-    """What the Gaussian is built for."""
+def of_logs(recipe: Recipe, setting: Setting) -> "InLogs":
+    """What a recipe builds, of logarithms."""
     if not suits(setting.family):
         raise DataError("Logarithms are of one column of positive numbers or counts.", option="companions")
-    return replace(setting, family=Product((Gaussian(),)))
+    inner = recipe.build(replace(setting, family=Product((Gaussian(),))))
+    assert isinstance(inner, MeanAndVariance)
+    return InLogs(setting, inner)
 
 
 @final
 class InLogs(DirectlyFitted):
-    """inner: a model of mean and variance, built for `inner_setting`."""
-
     def __init__(self, setting: Setting, inner: MeanAndVariance) -> None:
         super().__init__(setting.family, setting.context)
         assert isinstance(self.family, Product)
