@@ -423,3 +423,9 @@ def test_notes_say_what_they_are_about() -> None:
     assert found["unknown items"].important
     (near,) = Schema.fit(many(), Roles("g", "i", "y")).encode({"g": [1, 1], "i": [1, 2], "Y": [1.0, 1.0]}).notes
     assert (near.kind, near.column, near.important) == ("missing column", "y", True)
+
+
+def test_a_column_that_names_groups_may_be_an_attribute_too():
+    table = pl.DataFrame({"year": [1990, 1990, 1991], "who": ["a", "b", "a"], "y": [1.0, 2.0, 3.0]})
+    groups = Schema.fit_encode(table, Roles("year", "who", "y", attributes=["year"]))[1]
+    assert groups.attributes[:, 0].tolist() == [1990, 1990, 1991]

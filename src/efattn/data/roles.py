@@ -26,7 +26,8 @@ Codes = tuple[float | str, ...]
 _SHARED = {
     frozenset(pair)
     for pair in [
-        ("group", "time"), ("group", "series"), ("order", "time"), ("attributes", "order"), ("attributes", "time"),
+        ("group", "time"), ("group", "series"), ("group", "attributes"), ("order", "time"), ("attributes", "order"),
+        ("attributes", "time"),
         ("attributes", "exposure"), ("attributes", "weight"), ("exposure", "weight"), ("attributes", "noise"),
     ]
 }  # fmt: skip
