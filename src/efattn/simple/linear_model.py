@@ -127,14 +127,8 @@ class PenalisedLinear(DirectlyFitted):
     def widths(self) -> list[int]:
         """How many numbers there are of each that is known."""
         sight, columns = self.empty, len(self.columns)
-        return [
-            columns,
-            sight.linear_size,
-            sight.bent_size,
-            sight.extras_size,
-            sight.cells * columns,
-            sight.scatter_size,
-        ]
+        cells = sight.cells * columns
+        return [columns, sight.linear_size, sight.bent_size, sight.extras_size, cells, sight.scatter_size]
 
     def chosen_options(self) -> dict[str, Any]:
         names = {"penalty": "chosen", "spread": "dispersed"}
@@ -147,11 +141,15 @@ class PenalisedLinear(DirectlyFitted):
 
     @torch.no_grad()
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
-        item, known = self.sight().describe(batch.to("cpu", torch.float64), slots.cpu())
-        f = [self._column(c, item, known) for c in range(len(self.columns))]
+        item, known = self.described(batch, slots)
+        f = [self.column_outputs(c, item, known) for c in range(len(self.columns))]
         return torch.cat(f, -1).to(slots.device)
 
-    def _column(self, c: int, item: Tensor, known: Known) -> Tensor:
+    def described(self, batch: Batch, slots: Tensor) -> tuple[Tensor, Known]:
+        """Item, and what is known, of each target."""
+        return self.sight().describe(batch.to("cpu", torch.float64), slots.cpu())
+
+    def column_outputs(self, c: int, item: Tensor, known: Known) -> Tensor:
         mine = Coefficients(*(self.get_buffer(f"{name}_{c}") for name in BLOCKS))
         shared = torch.cat([known.level, known.linear, known.bent, known.extras], -1)
         scatter = known.scatter[..., c, :]
@@ -395,17 +393,11 @@ class PenalisedLinear(DirectlyFitted):
             found.append((fold.test, shifted(fold.test.outputs(best), torch.tensor(shift))))
         return found
 
-    def described(self, batch: Batch, slots: Tensor) -> tuple[Tensor, Known, Tensor]:
-        """Item, what is known of each target, and f of the first column."""
-        item, known = self.sight().describe(batch.to("cpu", torch.float64), slots.cpu())
-        return item, known, self._column(0, item, known)
-
 
 def _some(groups: Groups) -> Groups:
     """As many as it takes to choose by."""
-    if groups.count <= ENOUGH:
-        return groups
-    return groups.subset(np.random.default_rng(0).random(len(groups)) < ENOUGH / groups.count)
+    share = ENOUGH / max(groups.count, 1)
+    return groups if share >= 1 else groups.subset(np.random.default_rng(0).random(len(groups)) < share)
 
 
 def _columns(family: Any) -> tuple[Column, ...]:

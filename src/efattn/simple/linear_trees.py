@@ -101,7 +101,8 @@ class TreesOnLinear(DirectlyFitted):
 
     @torch.no_grad()
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
-        item, known, f = self.linear.described(batch, slots)
+        item, known = self.linear.described(batch, slots)
+        f = self.linear.column_outputs(0, item, known)
         x = self._features(known, item, f).flatten(0, 1)
         every = torch.arange(self.count).expand(len(x), -1)
         said = trees.said({name: self.get_buffer(name) for name in trees.empty(0)}, x, every)
