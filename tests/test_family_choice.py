@@ -264,3 +264,14 @@ def test_goals_of_a_team_with_few_matches_are_goals_like_those_of_others():
     sizes = np.array([25] * 4 + [60] * 8)
     item = np.repeat(np.arange(12), sizes)
     assert automatic(draw.poisson(1.6, len(item)).astype(float), "y", item).family.name == "poisson"
+
+
+def test_an_item_that_comes_near_0_may_be_0_where_others_are():
+    """Skewed amounts beside yes or no: the next one may be 0, which no law of positive numbers has."""
+    draw = np.random.default_rng(0)
+    item = np.repeat(np.arange(2), 300)
+    for low, near in ((0.0, True), (20.0, False)):
+        y = np.concatenate([low + np.exp(draw.normal(1.0, 0.9, 300)), draw.integers(0, 2, 300)])
+        family = automatic(y, "y", item).family
+        assert isinstance(family, families.PerItem)
+        assert (family.parts[family.kinds[0]].name == "gaussian") == near
