@@ -30,7 +30,7 @@ RULES = {
     "positive": ([50.5, 51.5, 52.5], families.Gaussian()),
     "real": ([-1.5, 2.5], families.Gaussian()),
     "wide whole numbers": ([-500, 20, 300], families.Gaussian()),
-    "a share of 0": ([0.0, 0.5, 0.9], families.Gaussian()),
+    "a share of 0": ([0.0, 0.5, 0.9], families.ZeroOr()),
     "constant": ([7, 7, 7], families.Gaussian()),
     "nothing": ([np.nan], families.Gaussian()),
     "goals": (DRAW.poisson(1.4, 400), families.Poisson()),

@@ -30,7 +30,7 @@ COLUMNS = {  # (600 values of 6 items in turn, the names that will do)
     "incomes in whole dollars": (np.exp(10 + 0.2 * LEVEL + normal(0, 0.7)).round(), "log_normal"),
     "incomes in hundreds, many without": (
         np.where(DRAW.random(600) < 0.2, 0, (np.exp(10 + normal(0, 0.7)) / 100).round() * 100),
-        "gaussian",
+        "zero_or",
     ),
     "ages": (DRAW.integers(18, 91, 600), "gaussian gamma"),
     "goals": (DRAW.poisson(1.4, 600), "poisson"),
@@ -47,7 +47,7 @@ COLUMNS = {  # (600 values of 6 items in turn, the names that will do)
     "shares": (DRAW.beta(2, 3, 600), "beta"),
     "heights": (170 + normal(0, 8), "gaussian"),
     "returns": (DRAW.standard_t(3, 600), "gaussian"),  # a t law has to win on groups left out
-    "rain, mostly none": (np.where(DRAW.random(600) < 0.6, 0, DRAW.gamma(1, 5, 600)), "gaussian"),
+    "rain, mostly none": (np.where(DRAW.random(600) < 0.6, 0, DRAW.gamma(1, 5, 600)), "zero_or"),
     "waiting times": (DRAW.gamma(1.5, 2, 600), "gamma"),
     "firms of very different size": (np.exp(4 * LEVEL) * (10 + normal(0, 1)), "gaussian"),
 }
@@ -152,11 +152,11 @@ def test_what_the_values_are_is_told_whole_whatever_decides(monkeypatch):
 def test_a_family_that_failed_once_is_no_rival(monkeypatch):
     honest, calls = deciding._by_group, []
 
-    def broken(model, held):
+    def broken(model, held, shifts):
         calls.append(type(model.family.parts[0]).__name__)
         if calls.count(calls[-1]) == 2 and calls[-1] == "StudentT":
             raise MemoryError
-        return honest(model, held)
+        return honest(model, held, shifts)
 
     monkeypatch.setattr(deciding, "SECONDS", 60.0)
     monkeypatch.setattr(deciding, "_by_group", broken)

@@ -68,7 +68,7 @@ def competitors(
 ) -> tuple[list[Competitor], dict[str, str]]:
     """Those that compete, EFA first, and of the others why they do not."""
     chosen, out, seen = list[Competitor](), dict[str, str](), set[str]()
-    for one, asked in _listed(models, efa, blueprint.terms):
+    for one, asked in _listed(models, efa, blueprint):
         name = _name(one)
         while name in seen:
             name += "'"
@@ -82,13 +82,16 @@ def competitors(
     return chosen, out
 
 
-def _listed(models: Sequence[Any] | None, efa: EFA, terms: Sequence[str]) -> list[tuple[Any, bool]]:
+def _listed(models: Sequence[Any] | None, efa: EFA, blueprint: Blueprint) -> list[tuple[Any, bool]]:
     """Each model as an estimator or a recipe, EFA first, and whether it was asked for by itself."""
     listed: list[tuple[Any, bool]] = [(efa, True)]
     for one in [PEERS] if models is None else _sequence(models):
         if isinstance(one, str) and one.lower() == PEERS:
-            suited = [recipe() for recipe in simple.RECIPES if recipe.models in terms]
-            suited += [recipe(logs=True) for recipe in companions.OF_LOGS if recipe.models in terms]
+            terms, suited = blueprint.terms, list[Recipe]()
+            suited += [recipe() for recipe in simple.RECIPES if recipe.models in terms]
+            suited += [
+                one for one in companions.variants(blueprint.schema.positions is not None) if one.models in terms
+            ]
             listed += [(LatentFactor, False), *((recipe, False) for recipe in suited)]
         elif isinstance(one, str):
             listed += [] if one.lower() == "efa" else [(_word(one), True)]
@@ -116,7 +119,7 @@ def _name(one: Any) -> str:
         return "LatentFactor"
     recipe = one.model if isinstance(one, SimpleModel) else one
     if isinstance(recipe, Recipe):
-        usual = [type(recipe)(), *(kind(logs=True) for kind in companions.OF_LOGS)]
+        usual = [type(recipe)(), *companions.variants(positions=True)]
         return recipe.label if recipe in usual else repr(recipe)
     if isinstance(one, GroupEstimator):
         return type(one).__name__

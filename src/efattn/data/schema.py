@@ -17,6 +17,7 @@ from efattn.data.groups import Groups, Observations
 from efattn.data.item_features import ItemFeatures
 from efattn.data.lags import infer_step, lagged_groups, step_words
 from efattn.data.mapping import BLOCK, whole_or_kept
+from efattn.data.positions import Positions
 from efattn.data.reading import Fill, Fills, Levels, Reading
 from efattn.data.roles import SEVERAL, SINGLE, Roles
 from efattn.data.sampling import few
@@ -37,7 +38,8 @@ class Schema:
     `fills`: what stands for attributes that are null.
     `own_time`: whether a target shows its own time. `own_attributes`: by column of a batch's attributes, whether a row
     whose item is the target shows it of itself (`own`); None where item terms look at no attributes. `exposed`: whether
-    networks see the exposures of rows. `features`: what is known of items beyond their names."""
+    networks see the exposures of rows. `features`: what is known of items beyond their names. `positions`: those that
+    groups have in common, where there are no items."""
 
     roles: Roles
     vocabulary: Vocabulary | None = None
@@ -53,6 +55,7 @@ class Schema:
     own_attributes: tuple[bool, ...] | None = None
     exposed: bool = False
     features: ItemFeatures | None = None
+    positions: Positions | None = None
 
     @classmethod
     def fit(
@@ -80,7 +83,8 @@ class Schema:
     ) -> tuple["Schema", Groups]:
         """The schema and, at no further cost, the groups of the same table, values in its own units and sorted as
         `encode` does with sort. standardise: None to leave that to `fit_standardiser`. when: whether the order column
-        says when a row was; "auto" if it holds times or numbers at uneven steps."""
+        says when a row was; "auto" if it holds times or numbers at uneven steps, or, where there are no items, from
+        which on differs between groups."""
         source = Table.read(table)
         check_sizes(roles, lags, max_length)
         methods = None if standardise is None else column_methods(standardise, roles.of("value"), bool(roles.item))
@@ -99,7 +103,8 @@ class Schema:
         groups = schema.encode_read(reading)
         twice = duplicated(groups, reading.order, reading.folded())
         groups.notes.extend([] if twice is None else [twice])
-        if schema.when_kind is not None and when == "auto" and not uneven(groups.times_between):
+        told = uneven(groups.times_between) or (not roles.item and begin_apart(groups))
+        if schema.when_kind is not None and when == "auto" and not told:
             schema, groups = replace(schema, when_kind=None), replace(groups, every=replace(groups.every, when=None))
         schema._refuse_empty(groups)
         return (schema if methods is None else schema.fit_standardiser(groups, methods)), groups
@@ -262,6 +267,7 @@ class Schema:
             saved[name] = {column: fill.number for column, fill in self.fills.items() if fill.told == told}
         saved |= {"own_time": self.own_time, "exposed": self.exposed}
         saved["own_attributes"] = None if self.own_attributes is None else list(self.own_attributes)
+        saved["positions"] = None if self.positions is None else self.positions.to_json()
         saved["vocabulary"] = None if self.vocabulary is None else self.vocabulary.to_json()
         saved["standardiser"] = None if self.standardiser is None else self.standardiser.to_json()
         return saved | ({} if self.features is None else {"features": self.features.to_json()})
@@ -287,6 +293,8 @@ class Schema:
         own = saved.get("own_attributes")  # older files: own times are seen, attributes of items and exposures are not
         plain |= {"own_time": saved.get("own_time", True), "exposed": saved.get("exposed", False)}
         plain["own_attributes"] = None if own is None else tuple(own)
+        at = saved.get("positions")  # nor these
+        plain["positions"] = None if at is None else Positions.from_json(at)
         roles = Roles.from_json(saved["roles"])
         plain["features"] = part(ItemFeatures, "features")
         return cls(roles, part(Vocabulary, "vocabulary"), part(Standardiser, "standardiser"), **plain)
@@ -383,6 +391,14 @@ def uneven(between: np.ndarray) -> bool:
     """Whether rows follow each other now sooner, now later, as times do and ranks do not."""
     between = between[between > 0]
     return bool(len(between)) and bool((between != between[0]).any())
+
+
+def begin_apart(groups: Groups) -> bool:
+    """Whether groups begin at different times, so that a rank does not tell when a row was."""
+    if groups.when is None or not len(groups):
+        return False
+    first = groups.when[np.cumsum(groups.lengths) - groups.lengths]
+    return bool((first != first[0]).any())
 
 
 def _other_kind(name: str, role: str, kind: str) -> DataError:

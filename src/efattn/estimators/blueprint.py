@@ -91,6 +91,7 @@ class Blueprint:
             times=self.schema.when_kind is not None,
             own_time=self.schema.own_time,
             own_attributes=self.schema.own_attributes or (),
+            positions=self.schema.positions,
         )
 
     def whole(self) -> "Blueprint":

@@ -56,6 +56,7 @@ LAST = 5  # rows that the Markov chain of many items looks back at
 TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
 BRANCHES = 100  # rows, for trees of what a linear model leaves
 OF_LOGS = (GaussianConditional, Forest, Kriging)  # also offered as models of logarithms
+BY_POSITION = (LinearModel, LinearTrees, GaussianConditional, Forest)  # and with positions as items
 MANY = 500  # items, from which on a low rank need not hold who goes with whom
 EPOCHS = 100  # of a simple model that is trained as networks are
 
@@ -307,13 +308,37 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     if "value" in blueprint.terms:
         offers.append(LinearModel())
         offers += [LinearTrees()] if blueprint.train.count >= BRANCHES else []
-        likely = _gaussians(blueprint.train, blueprint.items, blueprint.schema.lags + 1)
-        likely += [Forest()] if context == "others" and _tabular(blueprint.train, items) else []
+        likely = _over_items(blueprint.train, items, blueprint.schema.lags + 1, context)
+        likely += _by_position(blueprint, context)
         offers += likely
         if blueprint.family is not None and suits(blueprint.family):
             offers += [replace(one, logs=True) for one in likely if isinstance(one, OF_LOGS)]
         offers.append(ItemMean())
     return offers
+
+
+def variants(positions: bool) -> list[Recipe]:
+    """Recipes that are offered in other ways than plainly; positions: whether groups have them in common."""
+    placed: list[Recipe] = [kind(by_position=True) for kind in BY_POSITION] if positions else []
+    logs: list[Recipe] = [kind(logs=True) for kind in OF_LOGS]
+    return logs + placed + [replace(one, logs=True) for one in placed if isinstance(one, OF_LOGS)]
+
+
+def _over_items(train: Groups, items: int, times: int, context: Context) -> list[Recipe]:
+    """Gaussians, and trees of what one leaves."""
+    trees: list[Recipe] = [Forest()] if context == "others" and _tabular(train, items) else []
+    return _gaussians(train, items, times) + trees
+
+
+def _by_position(blueprint: Blueprint, context: Context) -> list[Recipe]:
+    """With positions as items, where groups have them in common."""
+    positions, train = blueprint.schema.positions, blueprint.train
+    if positions is None or train is None:
+        return []
+    placed = replace(train, every=replace(train.every, item=positions.in_groups(train)))
+    linear: list[Recipe] = [LinearModel(), *([LinearTrees()] if train.count >= BRANCHES else [])]
+    several = linear + _over_items(placed, len(positions), 1, context)
+    return [replace(one, by_position=True) for one in several if isinstance(one, BY_POSITION)]
 
 
 def _tabular(train: Groups, items: int) -> bool:

@@ -5,9 +5,10 @@
 or if it is so with the largest d cut: one value far out is hundreds of nats, and would else hide what it shows.
 
 Rivals are densities, or probabilities, of the same values in the table's units, so that their scores compare. A family
-with a parameter more has to be clearly better; one that contains another need not be (Poisson laws are negative
-binomial ones). A density with a zero that has a probability of its own is neither: where one is among the rivals, a
-zero is scored under all of them as what it says, less than half the smallest amount, log P(Y <= half of it | f).
+with a parameter more has to be clearly better; one that has as many need not be (amounts that are gamma or
+log-normal), nor one that contains another (Poisson laws are negative binomial ones). A density with a zero that has a
+probability of its own is neither: where one is among the rivals, a zero is scored under all of them as what it says,
+less than half the smallest amount, log P(Y <= half of it | f).
 """
 
 import time
@@ -27,7 +28,8 @@ from efattn.estimators.looking import mean_log_jacobian
 from efattn.families import Family, Product
 from efattn.models import Conditionals
 from efattn.network import Context
-from efattn.simple import LinearModel
+from efattn.simple import DirectlyFitted, LinearModel
+from efattn.simple.at_positions import alike
 from efattn.simple.linear_fit import CHOSEN, FIRST, SHIFTS, shifted
 from efattn.simple.linear_model import PenalisedLinear
 
@@ -39,6 +41,7 @@ PENALTIES, STRONG = (100.0, 1.0), 10_000.0  # of the linear model, the better on
 CONTEXT = ("others", "extras", "by_item")  # what it is of; bends and what dispersions depend on stay where they start
 HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
 TAILS = ("student_t", "johnson")
+NO_SIMPLER = {("zero_or(gamma)", "zero_or(log_normal)"), ("poisson", "negative_binomial")}
 FAR = 5.0  # times the usual gain of a group, where larger ones are cut
 TOKENS, LEAST = 16_384, 1e-300
 
@@ -81,7 +84,7 @@ def _best(scores: dict[str, Tensor]) -> str:
     best, *others = scores
     for name in others:
         gain, weight = scores[name][:, 0] - scores[best][:, 0], scores[best][:, 1].sum()
-        errors = 2.0 if name in TAILS or best == "beta" else float((name, best) != ("negative_binomial", "poisson"))
+        errors = 2.0 if name in TAILS or best == "beta" else float((best, name) not in NO_SIMPLER)
         least = HEAVY * float(weight) if name in TAILS else 0.0
         cut = gain.clamp_max(FAR * float(gain.abs().median()))
         clear = any(float(x.sum()) > errors * float(((x - x.mean()) ** 2).sum().sqrt()) for x in (gain, cut))
@@ -102,6 +105,7 @@ def _scores(
     fit says nothing about a family."""
     groups = _fewer(draft, seed)
     tried = (STRONG,) if len(groups) < draft.items * (draft.schema.lags + 1) else PENALTIES
+    tried = PENALTIES[:1] if draft.schema.positions is not None else tried
     scores = dict[str, Tensor]()
     for family in rivals:
         try:
@@ -120,14 +124,18 @@ def _scores(
 def _under(penalty: float, mine: Blueprint, context: Context, zeros: bool) -> Tensor:
     """Of the groups left out, (group, 2), in the table's units. penalty: of what a row sees of the others."""
     penalties = tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN)
-    model = LinearModel(penalty=penalties, seconds=4 * SECONDS).build(mine.setting("value", context))
-    assert isinstance(model, PenalisedLinear)
+    by_position = mine.schema.positions is not None
+    recipe = LinearModel(penalty=penalties, seconds=4 * SECONDS, by_position=by_position)
+    model = recipe.build(mine.setting("value", context))
+    (linear,) = alike([model], by_position)
+    assert isinstance(model, DirectlyFitted)
+    assert isinstance(linear, PenalisedLinear)
     assert mine.train is not None
     assert mine.held is not None
     model.fit(mine.train)
     if zeros:
         return _with_zeros(model, mine)
-    one = _by_group(model, mine.held)
+    one = _by_group(model, mine.held, SHIFTS if linear.columns[0].scattered else SHIFTS[:1])
     one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
     return one
 
@@ -143,10 +151,9 @@ def _fewer(draft: Blueprint, seed: int) -> Groups:
 
 
 @torch.no_grad()
-def _by_group(model: PenalisedLinear, held: Groups) -> Tensor:
+def _by_group(model: Conditionals, held: Groups, shifts: Sequence[float]) -> Tensor:
     """(group, 2): sums of weighted log p and of weights. Where there is a dispersion, under the shift that suits these
     groups best: how much too near a fit lies to its own rows says nothing about a family."""
-    shifts = SHIFTS if model.columns[0].scattered else SHIFTS[:1]
     sums, weights = list[Tensor](), list[Tensor]()
     for batch in held.batches(TOKENS, context=model.context, dtype=torch.float64):
         scores, n = model.log_prob(batch), batch.length

@@ -8,11 +8,12 @@
                                                     no counts: what a normal curve fits better, or never near 0
       numbers strictly between 0 and 1              beta
       numbers > 0, not whole and near 0             gaussian, gamma or log_normal, whichever describes items better
+      numbers >= 0, more than 5 % of them exactly 0 zero_or(gamma)
       anything else                                 gaussian
 
 Where several are plausible they are rivals, and groups that are left out decide (deciding.py): heavier tails of real
-numbers and of shares; zeros of their own among counts, and exact zeros among amounts, only ever by them. Or a name, a
-family, one of them per column as a list, or a mapping from a column (a tuple of columns) to one.
+numbers and of shares, and zeros of their own among counts, only ever by them. Or a name, a family, one of them per
+column as a list, or a mapping from a column (a tuple of columns) to one.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -184,19 +185,19 @@ def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choic
     """Real numbers: normal until others are likelier."""
     if not y.size or y.min() == y.max():
         return Choice(families.Gaussian(), (column,), "real numbers" if y.size else "nothing observed")
-    positive = bool(families.Gamma.support.contains(y).all())
+    positive, near = bool(families.Gamma.support.contains(y).all()), are_whole(y) and 0 <= y.min() < NEAR
     best, looked = kinds.best_measure(y, item, items)
-    if positive and are_whole(y) and y.min() < NEAR:  # the next one may be 0, which no law of positive numbers has
+    if near:  # the next one may be 0, which no law of positive numbers has
         positive, best = False, "gaussian"
     whose = "of each item" if looked > 1 else "of the column"
-    values, looks = "real numbers", ""
+    values, looks = "whole numbers" if near else "real numbers", ""
     if positive:
         values, looks = "positive", f"{'symmetric' if best == 'gaussian' else 'skewed'} within the values {whose}"
     zeros = float(np.mean(y == 0))
-    rivals = _sized(POSITIVE if positive else REAL, y)
+    rivals = (*_sized(POSITIVE if positive else REAL, y), *([families.NegativeBinomial()] if near else []))
     if y.min() == 0 and zeros > ZEROS and AMOUNTS[0].support.contains(y).all():
-        values, looks = "numbers >= 0", f"of which {zeros:.0%} are exactly 0, and a normal law stands in"
-        rivals = (*rivals, *AMOUNTS)
+        looks = f"of which {zeros:.0%} are exactly 0"
+        return Choice(AMOUNTS[0], (column,), "numbers >= 0", looks, (*AMOUNTS, *rivals))
     return Choice(families.named(best), (column,), values, looks, rivals)
 
 

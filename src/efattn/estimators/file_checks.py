@@ -64,6 +64,9 @@ def check_schema(schema: Schema, family: Product | None, about: Mapping[str, Any
     wrong |= ("item" in about["terms"] and items is None) or ("value" in about["terms"] and family is None)
     wrong |= estimator.context == "past" and not schema.roles.ordered
     wrong |= not _count(about["longest"], 1)
+    at = schema.positions
+    wrong |= at is not None and (items is not None or not schema.roles.ordered or bool(schema.lags))
+    wrong |= at is not None and at.kind == "time" and schema.when_kind is None
     wrong |= fitted is not None and not _is_of(fitted, family, len(values), 0 if items is None else len(items))
     known = schema.features
     wrong |= known is not None and (items is None or len(known) != len(items) or not 0 < known.trained <= len(known))

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from efattn.data import Groups, Roles, Schema, Table, own
+from efattn.data.positions import Positions
 from efattn.data.reading import Reading
 from efattn.data.sampling import each_part, few
 from efattn.data.stored import Stored
@@ -54,6 +55,8 @@ def prepare(
         notes, chosen = [*notes, Note("every item", told, option="terms")], ("value",)
     _refuse_wide(groups, roles)
     schema = _with_what_targets_show(schema, groups, chosen, own_time, own_attributes, notes)
+    if roles.ordered and not roles.item and not schema.lags and schema.max_length is None and "value" in chosen:
+        schema = replace(schema, positions=Positions.of(few(groups)))
     notes += _unused(schema, chosen, own_attributes is not None)
     selection = _families(family, schema, groups) if "value" in chosen else None
     product, choices = (None, ()) if selection is None else selection

@@ -35,7 +35,8 @@ class SimpleModel(SimpleModelOptions, GroupEstimator):
             raise DataError(f"SimpleModel: {wanted}; found {self.model!r}.", option="model")
 
     def _schema_options(self) -> dict[str, Any]:
-        return {"lags": self.lags, "when": "auto" if getattr(self.model, "times", False) else False}
+        reads = getattr(self.model, "times", False) or getattr(self.model, "by_position", False)
+        return {"lags": self.lags, "when": "auto" if reads else False}
 
     def _terms(self, blueprint: Blueprint) -> dict[str, Conditionals]:
         kind = self.model.models

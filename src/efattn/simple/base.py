@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
+from efattn.data.positions import Positions
 from efattn.data.standardiser import item_units
 from efattn.errors import DataError, named, option
 from efattn.families import Family, Product
@@ -37,7 +38,8 @@ class Setting:
     groups are seen; attributes: how many columns of them; times: whether rows have times; own_time: whether a target's
     own time is seen, as what it is away from the times of the others; own_attributes: by column of attributes, whether
     a row whose item is the target shows it of itself, empty where an item term is not to look at attributes at all.
-    Rows of the context show all, and rows whose value is the target too."""
+    Rows of the context show all, and rows whose value is the target too. positions: which groups have in common, where
+    there are no items."""
 
     family: Family
     items: int
@@ -49,6 +51,7 @@ class Setting:
     times: bool = False
     own_time: bool = True
     own_attributes: tuple[bool, ...] = ()
+    positions: Positions | None = None
 
 
 class Recipe(ABC):
@@ -69,7 +72,8 @@ class Recipe(ABC):
     @final
     def label(self) -> str:
         """What it is called beside others."""
-        return type(self).__name__ + (" of logs" if getattr(self, "logs", False) else "")
+        told = {"logs": " of logs", "by_position": " by position"}
+        return type(self).__name__ + "".join(words for name, words in told.items() if getattr(self, name, False))
 
     def taking_over(self, others: Sequence[Conditionals]) -> "Recipe":
         """The same with what it need not look for, as models that were fitted to the same groups have found it."""

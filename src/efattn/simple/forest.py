@@ -21,6 +21,7 @@ from torch import Tensor
 from efattn.data import Batch, Groups
 from efattn.models import Conditionals
 from efattn.simple import trees
+from efattn.simple.at_positions import at_positions
 from efattn.simple.base import TOKENS, MeanAndVariance, Recipe, Setting, Tick
 from efattn.simple.gaussian import GaussianOverItems
 from efattn.simple.linear_features import completed
@@ -37,13 +38,15 @@ class Forest(Recipe):
     """A Gaussian over all items, and for each item a forest of regression trees of what it leaves, from all that the
     row may see. trees: how many of each item; weight, tails: of the Gaussian (GaussianConditional). seconds: how long
     to grow trees, at most; items that are left without are the Gaussian's alone. logs: whether it is of logarithms of
-    positive numbers or counts."""
+    positive numbers or counts. by_position: with a row's position as its item, where rows have none and groups have
+    their times or ranks in common."""
 
     trees: int = 50
     weight: float | None = None
     tails: float | None = None
     seconds: float = 60.0
     logs: bool = False
+    by_position: bool = False
     models = "value"
     by_size = True
 
@@ -52,6 +55,8 @@ class Forest(Recipe):
         self.check_number("weight", 1e-6, 1)
         self.check_number("tails", 0)
         self.check_number("seconds", 0)
+        if self.by_position:
+            return at_positions(replace(self, by_position=False), setting)
         if self.logs:
             return of_logs(replace(self, logs=False), setting)
         return ForestOverItems(setting, self)

@@ -20,6 +20,7 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError, option
 from efattn.models import Conditionals
 from efattn.simple import em
+from efattn.simple.at_positions import at_positions
 from efattn.simple.base import TOKENS, Cells, MeanAndVariance, Recipe, Setting, Tick, tuning_parts
 from efattn.simple.conditioning import choose_tails, conditioned, told
 from efattn.simple.correlations import (
@@ -53,7 +54,8 @@ class GaussianConditional(Recipe):
     was found by then is kept. rank: "full" for a covariance of every pair, a number for so many factors at most and a
     noise per item, None for the first up to 300 items and lags, and factors beyond. tails: degrees of freedom of a
     scale that each group has, 0 for the same in all, None to choose them on held-out groups. logs: whether it is of
-    logarithms of positive numbers or counts.
+    logarithms of positive numbers or counts. by_position: with a row's position as its item, where rows have none and
+    groups have their times or ranks in common.
     """
 
     weight: float | None = None
@@ -62,6 +64,7 @@ class GaussianConditional(Recipe):
     rank: int | Literal["full"] | None = None
     tails: float | None = None
     logs: bool = False
+    by_position: bool = False
     models = "value"
     by_size = True
 
@@ -71,6 +74,8 @@ class GaussianConditional(Recipe):
         self.check_number("tails", 0)
         if self.rank != "full":
             self.check_number("rank", 1)
+        if self.by_position:
+            return at_positions(replace(self, by_position=False), setting)
         if self.logs:
             return of_logs(replace(self, logs=False), setting)
         cells = max(setting.items, 1) * (setting.lags + 1)

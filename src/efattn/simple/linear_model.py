@@ -24,6 +24,7 @@ from efattn.families import Product
 from efattn.models import Conditionals
 from efattn.network.straight import bends, straight
 from efattn.simple import linear_fit, mixed
+from efattn.simple.at_positions import at_positions
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
 from efattn.simple.linear_features import KNOTS, Base, Column, Known, Sight, error_variance, log_exposure
 from efattn.simple.linear_fit import (
@@ -68,12 +69,14 @@ class LinearModel(Recipe):
     coefficients and value column; None to choose them by folds of the groups. seconds: how long to look, at most.
     spread: of each value column how much of what the mixed model tells of a row's variance its dispersion starts from,
     and by how much its second output is shifted; None to choose. plain: without a row's place and time, and with
-    dispersions that attributes do not move."""
+    dispersions that attributes do not move. by_position: with a row's position as its item, where rows have none and
+    groups have their times or ranks in common."""
 
     penalty: float | tuple[float, ...] | None = None
     seconds: float = 20.0
     spread: tuple[float, ...] | None = None
     plain: bool = False
+    by_position: bool = False
     models = "value"
     exposure = True
     noise = True
@@ -86,6 +89,8 @@ class LinearModel(Recipe):
                 raise DataError(f"LinearModel: penalty is a number >= 1e-06, or None; found {one!r}.", option="penalty")
         self.check_number("seconds", 0)
         penalty = None if self.penalty is None else tuple(given)
+        if self.by_position:
+            return at_positions(replace(self, by_position=False), setting)
         return PenalisedLinear(setting, penalty, self.seconds, self.spread, self.plain)
 
 

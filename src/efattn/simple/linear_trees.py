@@ -22,6 +22,7 @@ from efattn.data import Batch, Groups
 from efattn.errors import DataError
 from efattn.models import Conditionals
 from efattn.simple import trees
+from efattn.simple.at_positions import alike, at_positions
 from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick
 from efattn.simple.linear_features import Known
 from efattn.simple.linear_fit import Problem
@@ -41,12 +42,13 @@ SHIFTS = (-0.4, -0.2, -0.1, 0.0, 0.1, 0.2, 0.3, 0.5)
 @dataclass(frozen=True)
 class LinearTrees(Recipe):
     """A linear model (LinearModel), and a forest of regression trees of what it leaves, from all that it knows of a
-    row. trees: how many; penalty, spread, seconds: of the linear model."""
+    row. trees: how many; penalty, spread, seconds, by_position: of the linear model."""
 
     trees: int = 60
     penalty: float | tuple[float, ...] | None = None
     seconds: float = 20.0
     spread: tuple[float, ...] | None = None
+    by_position: bool = False
     models = "value"
     exposure = True
     noise = True
@@ -54,13 +56,15 @@ class LinearTrees(Recipe):
 
     def taking_over(self, others: Sequence[Conditionals]) -> Recipe:
         """The penalties of a linear model."""
-        for model in others:
+        for model in alike(others, self.by_position):
             if isinstance(model, PenalisedLinear) and self.penalty is None:
                 return replace(self, **model.chosen_options())
         return self
 
     def build(self, setting: Setting) -> Conditionals:
         self.check_number("trees", 1)
+        if self.by_position:
+            return at_positions(replace(self, by_position=False), setting)
         linear = LinearModel(self.penalty, self.seconds, self.spread).build(setting)
         assert isinstance(linear, PenalisedLinear)
         return TreesOnLinear(setting, linear, self.trees)
