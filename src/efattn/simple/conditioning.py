@@ -157,12 +157,14 @@ class Scaled(Protocol):
     def judged(self, groups: Groups) -> float: ...
 
 
-def choose_tails(model: Scaled, check: Groups) -> None:
-    """The degrees of freedom under which groups that were left out are most likely; 0, one scale for all, if none."""
+def choose_tails(model: Scaled, check: Groups, most: float = float("inf")) -> None:
+    """The degrees of freedom under which groups that were left out are most likely; 0, one scale for all, if none.
+    most: what there are of them for a covariance of few groups, which is not known better than that."""
     buffer = model.get_buffer("tails")
-    buffer.zero_()
-    found = {0.0: model.judged(check)}
-    for a in TAILS:
+    first = most if most < TAILS[0] else 0.0
+    buffer.fill_(first)
+    found = {first: model.judged(check)}
+    for a in (x for x in TAILS if x < most):
         buffer.fill_(a)
         found[a] = model.judged(check)
         if not found[a] > max(score for tried, score in found.items() if tried != a):

@@ -150,7 +150,7 @@ class GaussianOverItems(MeanAndVariance):
             else:
                 self._take(sample, weight, sample.blend(weight, sample.start))
             if self.asked is None:
-                choose_tails(self, check)
+                choose_tails(self, check, sample.freedom(weight))
             if train is groups:
                 self._take_places(sample, groups)
                 return
@@ -162,7 +162,7 @@ class GaussianOverItems(MeanAndVariance):
         """From strong shrinking to weak, which takes the longest, until it no longer pays or the time is up."""
         best: tuple[float, float, em.Normal] | None = None
         normal = sample.start
-        for number, weight in enumerate(WEIGHTS):
+        for number, weight in enumerate(weight for weight in WEIGHTS if weight >= sample.least):
             tick(number, len(WEIGHTS))
             normal = sample.blend(weight, normal)
             self._take(sample, weight, normal)
@@ -259,6 +259,18 @@ class _Sample:
         self.matern = fit_matern(bare / _outer(sd), distance, self.lags)
         self.target = self.matern.correlation(distance, self.lags) * _outer(sd)
         self.start = em.Normal(rough.mean, self.target, [])
+
+    @property
+    def least(self) -> float:
+        """The least weight: where groups are no more than cells, and so say nothing of some direction, that of one."""
+        count, cells = len(self.rows), len(self.target)
+        return 1 / (count + 1) if count <= cells + 1 else 0.0
+
+    def freedom(self, weight: float) -> float:
+        """Degrees of freedom of a new group's law, where the covariance is that of a posterior (inverse Wishart)."""
+        if weight >= 1:
+            return float("inf")
+        return max(len(self.rows) / (1 - weight) - len(self.target) + 1, 1.0)
 
     def blend(self, weight: float, start: em.Normal) -> em.Normal:
         if weight >= 1:
