@@ -137,6 +137,42 @@ def test_groups_that_are_left_out_decide_between_rivals(monkeypatch):
         assert "groups left out have" in choice.why
 
 
+def test_how_heavy_tails_are_is_asked_of_what_the_context_leaves(monkeypatch):
+    """Items in places of their own: the column as a whole has hardly any degrees of freedom."""
+    monkeypatch.setattr(deciding, "SECONDS", 60.0)
+    draw, places = np.random.default_rng(1), np.array([0.0, 3.0, 500.0, -80.0])
+    y = places + draw.normal(size=(120, 1)) + draw.standard_t(3.2, (120, 4))
+    (choice,) = decided(y, 120).choices
+    assert choice.family == families.StudentT(degrees=3.0)
+
+
+def test_heavy_tails_made_from_moments_are_as_wide_as_these_say():
+    draw, places = np.random.default_rng(1), np.array([0.0, 3.0, 500.0, -80.0])
+    y = places + draw.normal(size=(120, 1)) + draw.normal(size=(120, 4))
+    frame = pl.DataFrame({"g": np.repeat(np.arange(120), 4), "i": np.tile(np.arange(4), 120), "y": y.ravel()})
+    scores = [
+        SimpleModel(simple.GaussianConditional(), family=family).fit(frame, group="g", item="i", value="y").score(frame)
+        for family in ("gaussian", "student_t")
+    ]
+    assert scores[1] > scores[0] - 0.2
+
+
+def test_trees_judge_families_where_groups_are_like_rows(monkeypatch):
+    """No line knows how the four go together, and what it leaves has another shape than the noise, which is in per
+    cent."""
+    monkeypatch.setattr(deciding, "SECONDS", 60.0)
+    monkeypatch.setattr(deciding, "SPLITS", 1)
+    draw = np.random.default_rng(2)
+    z = draw.uniform(-1, 1, 250)
+    y = np.stack([0.05 + z**2, 1.02 + np.sin(5 * z), 0.05 + abs(z), 1.02 + np.cos(4 * z + 1)], 1)
+    names = list[str]()
+    for judged in (True, False):
+        monkeypatch.setattr(deciding.companions, "tabular", lambda train, items, judged=judged: judged)
+        (choice,) = decided(y * np.exp(0.05 * draw.normal(size=y.shape)), *y.shape).choices
+        names.append(choice.family.name)
+    assert names[0] == "log_normal" != names[1]
+
+
 def test_what_the_values_are_is_told_whole_whatever_decides(monkeypatch):
     monkeypatch.setattr(deciding, "SPLITS", 1)
     honest = deciding.decided
@@ -161,7 +197,8 @@ def test_a_family_that_failed_once_is_no_rival(monkeypatch):
     monkeypatch.setattr(deciding, "SECONDS", 60.0)
     monkeypatch.setattr(deciding, "_by_group", broken)
     (choice,) = decided(np.random.default_rng(0).standard_t(2.2, (60, 4))).choices
-    assert calls.count("StudentT") == deciding.SPLITS * len(deciding.PENALTIES)
+    judges = calls.count("Gaussian") // deciding.SPLITS
+    assert calls.count("StudentT") == 2 + (deciding.SPLITS - 1) * judges
     assert choice.family.name != "student_t"
 
 

@@ -326,7 +326,7 @@ def variants(positions: bool) -> list[Recipe]:
 
 def _over_items(train: Groups, items: int, times: int, context: Context) -> list[Recipe]:
     """Gaussians, and trees of what one leaves."""
-    trees: list[Recipe] = [Forest()] if context == "others" and _tabular(train, items) else []
+    trees: list[Recipe] = [Forest()] if context == "others" and tabular(train, items) else []
     return _gaussians(train, items, times) + trees
 
 
@@ -341,7 +341,7 @@ def _by_position(blueprint: Blueprint, context: Context) -> list[Recipe]:
     return [replace(one, by_position=True) for one in several if isinstance(one, BY_POSITION)]
 
 
-def _tabular(train: Groups, items: int) -> bool:
+def tabular(train: Groups, items: int) -> bool:
     """Whether groups are like rows of a wide table: few items, most of them in every group, none twice."""
     if train.item is None or train.lagged is not None or not 1 < items <= TREES or len(train) < GROUPS:
         return False

@@ -8,7 +8,8 @@ Rivals are densities, or probabilities, of the same values in the table's units,
 with a parameter more has to be clearly better; one that has as many need not be (amounts that are gamma or
 log-normal), nor one that contains another (Poisson laws are negative binomial ones). A density with a zero that has a
 probability of its own is neither: where one is among the rivals, a zero is scored under all of them as what it says,
-less than half the smallest amount, log P(Y <= half of it | f).
+less than half the smallest amount, log P(Y <= half of it | f). How heavy tails are is asked of the same groups once a
+law with heavy tails is chosen: what the column looks like without its context says little about it.
 """
 
 import time
@@ -21,17 +22,19 @@ from torch import Tensor
 
 from efattn.data import Groups
 from efattn.errors import EfattnError
+from efattn.estimators import companions
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.families import Choice
 from efattn.estimators.holding_out import split
 from efattn.estimators.looking import mean_log_jacobian
-from efattn.families import Family, Product
+from efattn.families import Family, Product, StudentT
 from efattn.models import Conditionals
 from efattn.network import Context
-from efattn.simple import DirectlyFitted, LinearModel
+from efattn.simple import DirectlyFitted, Forest, ItemMean, LinearModel, Recipe
 from efattn.simple.at_positions import alike
 from efattn.simple.linear_fit import CHOSEN, FIRST, SHIFTS, shifted
 from efattn.simple.linear_model import PenalisedLinear
+from efattn.simple.logs import suits
 
 HELD, SPLITS = 0.25, 3  # share left out, and how often
 LARGE = 500_000  # rows looked at times items, from which on what each item looks like on its own decides
@@ -39,8 +42,10 @@ FEWEST = 8  # groups: of fewer, what is left out says more about the linear mode
 SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
 PENALTIES, STRONG = (100.0, 1.0), 10_000.0  # of the linear model, the better one; with fewer groups than items
 CONTEXT = ("others", "extras", "by_item")  # what it is of; bends and what dispersions depend on stay where they start
+FEW_TREES, TINY = 15, 150  # trees of each item; rows
 HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
 TAILS = ("student_t", "johnson")
+DEGREES = (3.0, 10.0)  # of freedom, besides those of the rival
 NO_SIMPLER = {("zero_or(gamma)", "zero_or(log_normal)"), ("poisson", "negative_binomial")}
 FAR = 5.0  # times the usual gain of a group, where larger ones are cut
 TOKENS, LEAST = 16_384, 1e-300
@@ -55,28 +60,41 @@ def decided(draft: Blueprint, context: Context, standardise: str, seed: int) -> 
     choice, seen = draft.choices[0], groups.value[:, 0][np.isfinite(groups.value[:, 0])]
     if min(groups.count, ROWS) * max(draft.items, 1) > LARGE or not seen.size or seen.min() == seen.max():
         return draft.choices
-    end, scores = time.thread_time() + SECONDS, dict[str, list[Tensor]]()
-    for k in range(SPLITS):
-        mine = _scores(draft, choice.rivals, context, standardise, seed + k, end)
-        if mine is None or (k and time.thread_time() > end):
-            break
-        for name, one in mine.items():
-            scores.setdefault(name, []).append(one)
-    often = max(map(len, scores.values()), default=0)
-    several = {name: torch.cat(parts) for name, parts in scores.items() if len(parts) == often}  # of the same groups
+    several = _compared(draft, choice.rivals, context, standardise, seed)
     if len(several) < 2:
         return draft.choices
     by_name = {label(one): one for one in choice.rivals}
     best = _best(several)
     family = by_name[best]
+    if isinstance(family, StudentT):
+        others = [replace(family, degrees=degrees) for degrees in DEGREES]
+        heavy = _compared(draft, (family, *others), context, standardise, seed)
+        total = {name: float(one[:, 0].sum()) for name, one in heavy.items()}
+        family = max((family, *others), key=lambda one: total.get(label(one), -np.inf))
     values = "whole numbers" if choice.family.discrete > family.discrete else choice.values
     return (Choice(family, choice.columns, f"{values}; {_told(several, best)}"),)
 
 
+def _compared(
+    draft: Blueprint, rivals: Sequence[Family], context: Context, standardise: str, seed: int
+) -> dict[str, Tensor]:
+    """Of each rival, by its label, the scores of groups left out in as many splits as there was time for."""
+    end, scores = time.thread_time() + SECONDS, dict[str, list[Tensor]]()
+    for k in range(SPLITS):
+        mine = _scores(draft, rivals, context, standardise, seed + k, end)
+        if mine is None or (k and time.thread_time() > end):
+            break
+        for name, one in mine.items():
+            scores.setdefault(name, []).append(one)
+    often = max(map(len, scores.values()), default=0)
+    return {name: torch.cat(parts) for name, parts in scores.items() if len(parts) == often}  # of the same groups
+
+
 def label(family: Family) -> str:
-    """poisson, zero_or(gamma)"""
+    """poisson, zero_or(gamma), student_t(5)"""
     base = getattr(family, "base", None)
-    return family.name if base is None else f"{family.name}({base.name})"
+    inside = base.name if base is not None else f"{family.degrees:g}" if isinstance(family, StudentT) else ""
+    return f"{family.name}({inside})" if inside else family.name
 
 
 def _best(scores: dict[str, Tensor]) -> str:
@@ -84,8 +102,8 @@ def _best(scores: dict[str, Tensor]) -> str:
     best, *others = scores
     for name in others:
         gain, weight = scores[name][:, 0] - scores[best][:, 0], scores[best][:, 1].sum()
-        errors = 2.0 if name in TAILS or best == "beta" else float((best, name) not in NO_SIMPLER)
-        least = HEAVY * float(weight) if name in TAILS else 0.0
+        errors = 2.0 if name.startswith(TAILS) or best == "beta" else float((best, name) not in NO_SIMPLER)
+        least = HEAVY * float(weight) if name.startswith(TAILS) else 0.0
         cut = gain.clamp_max(FAR * float(gain.abs().median()))
         clear = any(float(x.sum()) > errors * float(((x - x.mean()) ** 2).sum().sqrt()) for x in (gain, cut))
         best = name if clear and float(gain.sum()) > least else best
@@ -110,7 +128,8 @@ def _scores(
     for family in rivals:
         try:
             mine = split(replace(draft, family=Product((family,)), groups=groups), HELD, seed, standardise)
-            several = [_under(penalty, mine, context, any(rival.atoms for rival in rivals)) for penalty in tried]
+            judges = _judges(family, mine, context, tried)
+            several = [_under(judge, mine, context, any(rival.atoms for rival in rivals)) for judge in judges]
             one = max(several, key=lambda scores: float(scores[:, 0].sum()))
         except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):
             continue
@@ -121,21 +140,39 @@ def _scores(
     return scores
 
 
-def _under(penalty: float, mine: Blueprint, context: Context, zeros: bool) -> Tensor:
-    """Of the groups left out, (group, 2), in the table's units. penalty: of what a row sees of the others."""
-    penalties = tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN)
-    by_position = mine.schema.positions is not None
-    recipe = LinearModel(penalty=penalties, seconds=4 * SECONDS, by_position=by_position)
-    model = recipe.build(mine.setting("value", context))
-    (linear,) = alike([model], by_position)
+def _judges(family: Family, mine: Blueprint, context: Context, penalties: Sequence[float]) -> list[Recipe]:
+    """Simple models that families are compared under, each family under its best: linear ones that see more or less of
+    the others, of few rows as much as suits them; means alone, where no line is to be trusted; where groups are like
+    rows of a wide table, trees too, since what a line leaves may only look skewed."""
+    assert mine.train is not None
+    positions = mine.schema.positions is not None
+    judges: list[Recipe] = []
+    for penalty in penalties:
+        each = tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN)
+        judges.append(LinearModel(penalty=each, seconds=4 * SECONDS, by_position=positions))
+    if mine.train.count <= TINY:
+        judges.append(LinearModel(seconds=SECONDS / 30, by_position=positions))
+    if mine.schema.roles.exposure is not None or mine.schema.roles.noise is not None:
+        return judges
+    judges.append(ItemMean())
+    if context == "others" and companions.tabular(mine.train, mine.items):
+        judges.append(Forest(trees=FEW_TREES))
+        judges += [Forest(trees=FEW_TREES, logs=True)] if suits(Product((family,))) else []
+    return judges
+
+
+def _under(judge: Recipe, mine: Blueprint, context: Context, zeros: bool) -> Tensor:
+    """Of the groups left out, (group, 2), in the table's units."""
+    model = judge.build(mine.setting("value", context))
     assert isinstance(model, DirectlyFitted)
-    assert isinstance(linear, PenalisedLinear)
     assert mine.train is not None
     assert mine.held is not None
     model.fit(mine.train)
     if zeros:
         return _with_zeros(model, mine)
-    one = _by_group(model, mine.held, SHIFTS if linear.columns[0].scattered else SHIFTS[:1])
+    (inner,) = alike([model], getattr(judge, "by_position", False))
+    scattered = isinstance(inner, PenalisedLinear) and inner.columns[0].scattered
+    one = _by_group(model, mine.held, SHIFTS if scattered else SHIFTS[:1])
     one[:, 0] += mean_log_jacobian(mine, mine.held) * one[:, 1]
     return one
 

@@ -33,6 +33,7 @@ Spec = str | Family
 POSITIVE = ("gaussian", "gamma", "log_normal", "student_t")  # what positive numbers may be, the simplest first
 REAL, COUNTS = ("gaussian", "student_t", "johnson"), ("poisson", "negative_binomial")
 SHARES = ("beta", "gaussian", "student_t")  # what numbers between 0 and 1 may be, whose tails may be heavier
+DEGREES = 5.0  # of freedom, with which heavy tails are a rival; how heavy is asked once they are chosen
 SHOWN = 4  # items by name
 NEAR = 5  # a whole number, below which there is not far to 0
 ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on they may be of their own
@@ -202,7 +203,8 @@ def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choic
 
 
 def _sized(names: Sequence[str], y: np.ndarray) -> tuple[Family, ...]:
-    return tuple(families.named(name, **families.kind(name).sized(y, 1)) for name in names)
+    several = (families.named(name, **families.kind(name).sized(y, 1)) for name in names)
+    return tuple(families.StudentT(degrees=DEGREES) if one.name == "student_t" else one for one in several)
 
 
 def _parts(family: PerItem, items: Items) -> str:

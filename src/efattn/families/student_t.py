@@ -111,7 +111,10 @@ class StudentT(ScipyFamily, Family):
         return best
 
     def from_moments(self, mean: torch.Tensor, variance: torch.Tensor, start: torch.Tensor) -> torch.Tensor:
+        """With three degrees of freedom at least: a column whose items lie in different places looks far heavier than
+        what is left once a mean is known, and with two a scale would be nothing beside the variance."""
         start = start.to(mean)
+        start = torch.cat([start[:-1], start[-1:].clamp_min(0.0)]) if isinstance(self.degrees, str) else start
         f = [mean]
         if isinstance(self.scale, str):
             f.append(unbounded(self._log_inflation(start) - log(variance), BOUND))
