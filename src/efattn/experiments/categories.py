@@ -1,6 +1,7 @@
 """What categories of products bring: Amazon Beauty, leave-last-out, ids alone and with categories as item features.
 
     python -m efattn.experiments.categories [OPTION=VALUE ...] [--device cuda] [--seed 0] [--users 2000] [-o FOLDER]
+    python -m efattn.experiments.categories --page docs/recommending.md      the table of its files, written there
 
 Twice: with all items in training, and with a tenth of them removed from it, rows and all. Test rows of items that
 training has (warm) and of those it lacks (cold) are told apart; all are ranked among the whole catalogue, and those of
@@ -9,6 +10,7 @@ missed. One JSON file a run: KIND-REMOVED-SEED.json; finished ones are skipped.
 """
 
 import argparse
+import json
 import sys
 import time
 from pathlib import Path
@@ -30,6 +32,13 @@ KINDS = ("ids", "categories")
 REMOVED = (0.0, 0.1)
 LENGTHS = (10, 20, 100)
 SHOWN = ("recall", "ndcg", "mrr", "mass")
+MARKS = "<!-- categories -->", "<!-- /categories -->"
+COLUMNS = {"NDCG@10": ("ndcg@10", 4), "recall@10": ("recall@10", 3), "recall@100": ("recall@100", 3)}
+TESTED = {
+    "warm": "tested on these",
+    "cold": "tested on the others, among all",
+    "new": "tested on the others, among these",
+}
 
 
 def features() -> pl.DataFrame:
@@ -96,6 +105,21 @@ def run(kind: str, share: float, rows: Split, options: dict[str, Any], seed: int
     return record | measured(model, parts.test, cold)
 
 
+def markdown(folder: Path) -> str:
+    """A line for each kind of test row of each finished run; of ids alone those that it knows."""
+    lines = [f"| | products in training | {' | '.join(COLUMNS)} |", f"|---|---|{'---:|' * len(COLUMNS)}"]
+    runs = [json.loads(path.read_text()) for path in sorted(folder.glob("*.json"))]
+    order = sorted(runs, key=lambda run: (run["removed"], KINDS.index(run["kind"]), run["seed"]))
+    for which, run in ((which, run) for which in TESTED for run in order):
+        if which not in run or (run["kind"] == "ids" and which != "warm"):
+            continue
+        told = [" ± ".join(f"{x:.{digits}f}" for x in run[which][name]) for name, digits in COLUMNS.values()]
+        kind = "by ids" if run["kind"] == "ids" else "with categories"
+        known = f"{1 - run['removed']:.0%}, {TESTED[which]}" if run["removed"] else "all"
+        lines.append(f"| {' | '.join([kind, known, *told])} |")
+    return "\n".join(lines)
+
+
 def main(words: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser("python -m efattn.experiments.categories", description=__doc__)
     parser.add_argument("options", nargs="*", metavar="OPTION=VALUE")
@@ -104,8 +128,14 @@ def main(words: list[str] | None = None) -> None:
     parser.add_argument("--users", type=int, help="fewer, to try quickly")
     parser.add_argument("--kind", choices=KINDS, action="append", help="all unless said")
     parser.add_argument("--removed", type=float, action="append", help="0 and 0.1 unless said")
-    parser.add_argument("-o", "--output", type=Path, default=Path("categories"))
+    parser.add_argument("-o", "--output", type=Path, default=Path("results/categories"))
+    parser.add_argument("--page", type=Path, help="write the table of finished runs between its marks; nothing is run")
     asked = parser.parse_args(words)
+    if asked.page is not None:
+        before, rest = asked.page.read_text().split(MARKS[0])
+        told = f"{MARKS[0]}\n{markdown(asked.output)}\n{MARKS[1]}"
+        asked.page.write_text(before + told + rest.split(MARKS[1])[1])
+        return
     rows = trial.some(recommending.beauty(asked.seed), "user", asked.users, asked.seed)
     options = trial.options_of(asked.options, asked.device, asked.seed)
     for share in asked.removed or REMOVED:
