@@ -42,7 +42,8 @@ FEWEST = 8  # groups: of fewer, what is left out says more about the linear mode
 SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
 PENALTIES, STRONG = (100.0, 1.0), 10_000.0  # of the linear model, the better one; with fewer groups than items
 CONTEXT = ("others", "extras", "by_item")  # what it is of; bends and what dispersions depend on stay where they start
-FEW_TREES, TINY = 15, 150  # trees of each item; rows
+FEW_TREES, SHRUNK = 8, 0.1  # trees of each item, and the weight of the Gaussian before them
+RUNAWAY = 1.0  # nats a value by which means are better than a line that runs away
 HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
 TAILS = ("student_t", "johnson")
 DEGREES = (3.0, 10.0)  # of freedom, besides those of the rival
@@ -128,9 +129,7 @@ def _scores(
     for family in rivals:
         try:
             mine = split(replace(draft, family=Product((family,)), groups=groups), HELD, seed, standardise)
-            judges = _judges(family, mine, context, tried)
-            several = [_under(judge, mine, context, any(rival.atoms for rival in rivals)) for judge in judges]
-            one = max(several, key=lambda scores: float(scores[:, 0].sum()))
+            one = _judged(family, mine, context, tried, any(rival.atoms for rival in rivals))
         except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):
             continue
         if one.isfinite().all() and float(one[:, 1].sum()) > 0:
@@ -140,25 +139,33 @@ def _scores(
     return scores
 
 
-def _judges(family: Family, mine: Blueprint, context: Context, penalties: Sequence[float]) -> list[Recipe]:
-    """Simple models that families are compared under, each family under its best: linear ones that see more or less of
-    the others, of few rows as much as suits them; means alone, where no line is to be trusted; where groups are like
-    rows of a wide table, trees too, since what a line leaves may only look skewed."""
+def _judged(family: Family, mine: Blueprint, context: Context, penalties: Sequence[float], zeros: bool) -> Tensor:
+    """Under the simple model that suits the family best: linear ones that see more or less of the others; means alone;
+    where groups are like rows of a wide table, trees too, since what a line leaves may only look skewed. Where means
+    are far better than lines, these fit their rows exactly, and one that looks for its penalties is asked."""
     assert mine.train is not None
     positions = mine.schema.positions is not None
-    judges: list[Recipe] = []
-    for penalty in penalties:
-        each = tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN)
-        judges.append(LinearModel(penalty=each, seconds=4 * SECONDS, by_position=positions))
-    if mine.train.count <= TINY:
-        judges.append(LinearModel(seconds=SECONDS / 30, by_position=positions))
+    each = [tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN) for penalty in penalties]
+    lines = [LinearModel(penalty=one, seconds=4 * SECONDS, by_position=positions) for one in each]
+    best = _best_under(lines, mine, context, zeros)
     if mine.schema.roles.exposure is not None or mine.schema.roles.noise is not None:
-        return judges
-    judges.append(ItemMean())
+        return best
+    others: list[Recipe] = [ItemMean()]
     if context == "others" and companions.tabular(mine.train, mine.items):
-        judges.append(Forest(trees=FEW_TREES))
-        judges += [Forest(trees=FEW_TREES, logs=True)] if suits(Product((family,))) else []
-    return judges
+        others.append(Forest(FEW_TREES, SHRUNK, 0.0))
+        others += [Forest(FEW_TREES, SHRUNK, 0.0, logs=True)] if suits(Product((family,))) else []
+    other = _best_under(others, mine, context, zeros)
+    if float((other[:, 0] - best[:, 0]).sum()) > RUNAWAY * float(best[:, 1].sum()) or not best.isfinite().all():
+        best = _best_under([LinearModel(seconds=SECONDS / 30, by_position=positions)], mine, context, zeros)
+    return max(best, other, key=_total)
+
+
+def _best_under(judges: Sequence[Recipe], mine: Blueprint, context: Context, zeros: bool) -> Tensor:
+    return max((_under(judge, mine, context, zeros) for judge in judges), key=_total)
+
+
+def _total(scores: Tensor) -> float:
+    return float(scores[:, 0].sum().nan_to_num(-torch.inf))
 
 
 def _under(judge: Recipe, mine: Blueprint, context: Context, zeros: bool) -> Tensor:
