@@ -42,7 +42,7 @@ FEWEST = 8  # groups: of fewer, what is left out says more about the linear mode
 SECONDS, GROUPS, ROWS = 30.0, 1000, 1500  # how long it may take in all, and how many groups and rows are looked at
 PENALTIES, STRONG = (100.0, 1.0), 10_000.0  # of the linear model, the better one; with fewer groups than items
 CONTEXT = ("others", "extras", "by_item")  # what it is of; bends and what dispersions depend on stay where they start
-FEW_TREES, SHRUNK = 8, 0.1  # trees of each item, and the weight of the Gaussian before them
+FEW_TREES = 15  # of each item
 RUNAWAY = 1.0  # nats a value by which means are better than a line that runs away
 HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
 TAILS = ("student_t", "johnson")
@@ -152,8 +152,8 @@ def _judged(family: Family, mine: Blueprint, context: Context, penalties: Sequen
         return best
     others: list[Recipe] = [ItemMean()]
     if context == "others" and companions.tabular(mine.train, mine.items):
-        others.append(Forest(FEW_TREES, SHRUNK, 0.0))
-        others += [Forest(FEW_TREES, SHRUNK, 0.0, logs=True)] if suits(Product((family,))) else []
+        others.append(Forest(FEW_TREES))
+        others += [Forest(FEW_TREES, logs=True)] if suits(Product((family,))) else []
     other = _best_under(others, mine, context, zeros)
     if float((other[:, 0] - best[:, 0]).sum()) > RUNAWAY * float(best[:, 1].sum()) or not best.isfinite().all():
         best = _best_under([LinearModel(seconds=SECONDS / 30, by_position=positions)], mine, context, zeros)
