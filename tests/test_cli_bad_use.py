@@ -84,7 +84,6 @@ ODD = {
     "one-time": (changed(day=[1] * 6), LAGGED, ["two times"]),
     "lags-without-time": (changed(), [*ROLES, "--lags", "1"], ["--time"]),
     "repeated-item": (put("movie", 1, "10"), [*ROLES, "--support", "distinct"], ["movie 10", "row 1", "u1"]),
-    "fraction-group": (put("movie", 1, "1.5"), ROLES, ["movie", "row 1"]),
     "huge-float": (put("movie", 1, "1e300"), ROLES, ["movie", "row 1"]),
     "duplicate-role": (changed(), [*ROLES, "--value", "rating"], ["rating", "twice"]),
     "incompatible-roles": (changed(), [*ROLES, "--order", "rating"], ["rating", "order"]),

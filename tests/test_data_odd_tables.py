@@ -121,8 +121,14 @@ def float_group() -> None:
 
 @case
 def fraction_group() -> None:
-    for column in ("user", "movie"):
-        refuses(column, [1.0, 1.5, 2.0, 2.0, 3.0], "1.5 at row 1", "text")
+    doses = [0.5, 1.0, 2.0, 2.0, 1.0]
+    groups = fitted(movie=doses)
+    assert groups.vocabulary is not None
+    assert groups.vocabulary.names == [0.5, 1, 2]
+    assert groups.vocabulary.find(2.0) == groups.vocabulary.find(2) == 2
+    (note,) = (note for note in groups.notes if note.kind == "names")
+    assert note.important  # three numbers in five rows
+    refuses("user", [1.5, float("inf"), 2.0, 2.0, 1.0], "inf at row 1")
 
 
 @case

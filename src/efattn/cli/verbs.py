@@ -329,6 +329,8 @@ def _typed(word: str, kind: str) -> Any:
     try:
         if kind in ("integer", "unsigned"):
             return int(word)
+        if kind == "number":
+            return float(word)
         if kind == "date":
             return datetime.date.fromisoformat(word)
         if kind.startswith("datetime"):

@@ -1,6 +1,6 @@
 """Columns as exact names, and the distinct ones among them.
 
-keys       whole numbers or strings that are equal exactly where the names are, and their kind (`names`)
+keys       numbers or strings that are equal exactly where the names are, and their kind (`names`)
 distinct   of one or several columns: the number of each row's name, and the names
 """
 
@@ -21,7 +21,7 @@ _EXACT = 2.0**53  # beyond it a float has no odd numbers
 
 
 def keys(column: "pl.Series", role: str, *, first: int = 0) -> tuple["pl.Series", str]:
-    """Exact keys (nulls stay) as a series of whole numbers or strings, and their kind."""
+    """Exact keys (nulls stay) as a series of numbers or strings, and their kind."""
     import polars as pl
 
     s = plain(column)
@@ -38,7 +38,7 @@ def keys(column: "pl.Series", role: str, *, first: int = 0) -> tuple["pl.Series"
         kind = "datetime" if dtype.time_zone is None else f"datetime[{dtype.time_zone}]"
         return _microseconds(s, role, first), kind
     if dtype.is_float():
-        return _whole(s, role, first), "integer"
+        return _floats(s, role, first)
     if dtype.is_integer():
         return _integers(s, role, first)
     raise DataError(
@@ -82,7 +82,7 @@ def _few(pairs: Sequence[tuple["pl.Series", str]], sort: bool) -> tuple[np.ndarr
     columns: list[np.ndarray] = []
     for c, (s, _) in enumerate(pairs):
         mine = [row[c] for row in ordered]
-        kind = np.uint64 if s.dtype == pl.UInt64 else np.int64
+        kind = {pl.UInt64: np.uint64, pl.Float64: np.float64}.get(type(s.dtype), np.int64)
         columns.append(texts(mine) if s.dtype == pl.String else np.array(mine, kind))
     return number, Names(tuple(kind for _, kind in pairs), tuple(columns))
 
@@ -102,21 +102,22 @@ def _microseconds(s: "pl.Series", role: str, first: int) -> "pl.Series":
     return coarse.to_physical().cast(pl.Int64)
 
 
-def _whole(s: "pl.Series", role: str, first: int) -> "pl.Series":
-    """Floats that are whole numbers, as pandas makes of ids with nulls among them."""
+def _floats(s: "pl.Series", role: str, first: int) -> tuple["pl.Series", str]:
+    """Whole numbers, as pandas makes floats of ids with nulls among them; or numbers with fractions, as doses are."""
     import polars as pl
 
-    bad = ((s != s.floor()) | (s.abs() > _EXACT)).fill_null(False)
+    if ((s != s.floor()) & s.is_finite()).any() and not s.is_infinite().any():
+        return s.cast(pl.Float64), "number"
+    bad = (s.abs() > _EXACT).fill_null(False)
     if bad.any():
         row = int(bad.arg_true()[0])
-        why = "is past 2^53, where floats lose digits" if abs(s[row]) > _EXACT else "is not a whole number"
         raise DataError(
             f"The role {role} needs exact names; column {s.name!r} has the float {s[row]!r} at row {first + row}, "
-            f"which {why}. Read the column as integers or text, or round it first.",
+            "which is past 2^53, where floats lose digits. Read the column as integers or text, or round it first.",
             column=s.name,
             row=first + row,
         )
-    return s.cast(pl.Int64)
+    return s.cast(pl.Int64), "integer"
 
 
 def _integers(s: "pl.Series", role: str, first: int) -> tuple["pl.Series", str]:

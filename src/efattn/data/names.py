@@ -2,7 +2,7 @@
 
 A name is one key or a tuple of keys. Keys of one column share a kind, and keep it through a model file:
 
-    integer, unsigned (past 2^63 - 1), text, boolean, date, datetime, datetime[zone]
+    integer, unsigned (past 2^63 - 1), number (with a fraction), text, boolean, date, datetime, datetime[zone]
 
 They are kept as columns of whole numbers (days since 1970, microseconds since 1970 UTC) and of strings; on file strings
 are one run of UTF-8 bytes with offsets, so that a million names are two tensors.
@@ -21,7 +21,7 @@ from efattn.errors import DataError
 
 _EPOCH = datetime.datetime(1970, 1, 1)
 _FIRST_DAY = _EPOCH.toordinal()
-_DTYPES = {"text": np.dtype(object), "unsigned": np.dtype(np.uint64)}
+_DTYPES = {"text": np.dtype(object), "unsigned": np.dtype(np.uint64), "number": np.dtype(np.float64)}
 NULL = "null"  # the kind of a column that is null everywhere
 
 
@@ -48,8 +48,9 @@ class Names:
         return Names(self.kinds, tuple(column[index] for column in self.columns)) if self.columns else self
 
     def keys(self) -> list[Hashable]:
-        """One hashable per name; equal names have equal keys, whatever kind of integer they came as."""
-        lists = [column.tolist() for column in self.columns]
+        """One hashable per name; equal names have equal keys, whatever kind of number they came as."""
+        pairs = zip(self.kinds, self.columns, strict=True)
+        lists = [[_as_whole(key) for key in x.tolist()] if kind == "number" else x.tolist() for kind, x in pairs]
         return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True)) if lists else [()]
 
     def order(self) -> np.ndarray:
@@ -140,8 +141,8 @@ def _joint(old: str, new: str, column: str) -> str:
         return old
     if old == NULL:
         return new
-    if {old, new} == {"integer", "unsigned"}:
-        return "unsigned"
+    if {old, new} in ({"integer", "unsigned"}, {"integer", "number"}):
+        return old if new == "integer" else new
     if old.startswith("datetime[") and new.startswith("datetime["):
         return old
     raise DataError(
@@ -154,6 +155,7 @@ def words_of(kind: str) -> str:
     plain = {
         "integer": "whole numbers",
         "unsigned": "whole numbers",
+        "number": "numbers",
         "boolean": "booleans",
         "date": "dates",
         NULL: "nulls",
@@ -165,6 +167,8 @@ def words_of(kind: str) -> str:
 def _public(kind: str, key: Any) -> Any:
     if kind == "text":
         return key
+    if kind == "number":
+        return float(key)
     number = int(key)
     if kind == "boolean":
         return bool(number)
@@ -190,9 +194,16 @@ def _physical(kind: str, key: Any) -> Hashable:
         return key.toordinal() - _FIRST_DAY if kind == "date" else None
     if isinstance(key, bool):
         return int(key) if kind == "boolean" else None
+    if kind == "number" and isinstance(key, int | float):
+        return _as_whole(float(key))
     if kind in ("integer", "unsigned") and (isinstance(key, int) or (isinstance(key, float) and key.is_integer())):
         return int(key)
     return None
+
+
+def _as_whole(key: float) -> int | float:
+    """2.0 and 2 are one name."""
+    return int(key) if key.is_integer() else key
 
 
 def _zone(name: str) -> datetime.tzinfo:

@@ -90,9 +90,10 @@ class Partition:
     def same(self, role: str, kinds: tuple[str, ...]) -> None:
         """Names of one role are of one kind throughout."""
         joint_kinds(self.kinds.setdefault(role, kinds), kinds, self.roles.of(role))
-        if "unsigned" in (*kinds, *self.kinds[role]) and kinds != self.kinds[role]:
-            said = f"Column {self.roles.of(role)[0]!r} has ids past 2^63 - 1 in some rows. Turn it into text first."
-            raise DataError(said, column=self.roles.of(role)[0])
+        for column, *both in zip(self.roles.of(role), kinds, self.kinds[role], strict=True):
+            odd = {"unsigned": "ids past 2^63 - 1", "number": "numbers with fractions"}
+            for kind in odd.keys() & set(both) if both[0] != both[1] else ():
+                raise DataError(f"Column {column!r} has {odd[kind]} in some rows. Turn it into text first.", column=column)
 
     def see_levels(self, table: Table) -> None:
         """Of values that are ordered categories."""

@@ -36,6 +36,7 @@ class Fill(NamedTuple):
 
 Fills = Mapping[str, Fill]
 MOST_LEVELS = 30  # of one attribute: the rest are seldom, and count as none of them
+_A = {"group": "a group", "item": "an item", "series": "a series"}
 _OPTIONAL = ("value", "weight", "target")  # roles a table to predict on may lack
 
 
@@ -59,7 +60,14 @@ class Reading:
 
     def _named(self, role: str, sort: bool) -> tuple[np.ndarray, Names]:
         columns = self.source.columns(self.roles.of(role), role)
-        return distinct(columns, role, len(self), sort=sort, first=self.first)
+        number, names = distinct(columns, role, len(self), sort=sort, first=self.first)
+        for column, kind, mine in zip(columns, names.kinds, names.columns, strict=True):
+            if kind == "number":
+                many = 2 * len(np.unique(mine)) > len(self)
+                said = f"Column {column.name!r} has fractions: each number in it names {_A[role]}."
+                said += " Few rows share one: is it a measurement?" if many else ""
+                self.notes.append(Note("names", said, column=column.name, important=many))
+        return number, names
 
     @cached_property
     def group(self) -> tuple[np.ndarray, Names]:

@@ -19,7 +19,7 @@ from efattn.inference import Calibration, Companion
 from efattn.models import Model
 
 TIMES = ("instant", "number")
-KINDS = ("text", "integer", "unsigned", "boolean", "date", "datetime", "null")  # of names
+KINDS = ("text", "integer", "unsigned", "number", "boolean", "date", "datetime", "null")  # of names
 LONGEST = 2**40  # rows or groups, more than any table has
 
 

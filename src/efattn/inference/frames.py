@@ -48,7 +48,8 @@ def _dtype(kind: str) -> Any:
 
     if kind.startswith("datetime"):
         return pl.Datetime("us", kind[9:-1] or None)
-    return {"integer": pl.Int64, "unsigned": pl.UInt64, "boolean": pl.Boolean, "date": pl.Date}.get(kind, pl.String)
+    known = {"integer": pl.Int64, "unsigned": pl.UInt64, "number": pl.Float64, "boolean": pl.Boolean, "date": pl.Date}
+    return known.get(kind, pl.String)
 
 
 def beside(table: Table, columns: dict[str, Any]) -> Any:
