@@ -11,8 +11,10 @@ import numpy as np
 import pandas as pd
 import polars as pl
 import pyarrow as pa
+import pytest
 from test_data_odd_columns import BASE, DAILY, DAYS, PAGE, ROLES, case, fitted, noted, refused, refuses
 
+from efattn import EFA, EfattnWarning, Training
 from efattn.data import Roles, Schema, Table, files
 
 
@@ -152,8 +154,21 @@ def duplicate_role() -> None:
 
 @case
 def incompatible_roles() -> None:
-    refused("'movie'", "item", "attributes", make=lambda: Roles("user", "movie", "rating", attributes="movie"))
     refused("'rating'", "value", "order", make=lambda: Roles("user", "movie", "rating", order="rating"))
+
+
+@case
+def told_item() -> None:
+    def model(terms: str | None) -> EFA:
+        frame = pl.DataFrame({"year": [1] * 3 + [2] * 3 + [3] * 3, "month": [3, 1, 2] * 3, "rain": np.arange(9.0) % 4})
+        quick = EFA(context="past", terms=terms, companions=None, training=Training(epochs=1))
+        roles = {"item": "month", "order": "month", "attributes": "month", "value": None if terms == "item" else "rain"}
+        return quick.fit(frame, group="year", **roles, progress=False)
+
+    assert model("value").schema_.vocabulary.names == [1, 2, 3]
+    with pytest.warns(EfattnWarning, match="only values are modelled"):
+        assert model(None).terms_ == ("value",)
+    refused("'month'", "another role", make=lambda: model("item"))
 
 
 @case

@@ -27,7 +27,7 @@ _SHARED = {
     frozenset(pair)
     for pair in [
         ("group", "time"), ("group", "series"), ("group", "attributes"), ("order", "time"), ("attributes", "order"),
-        ("attributes", "time"),
+        ("attributes", "time"), ("item", "order"), ("item", "attributes"),
         ("attributes", "exposure"), ("attributes", "weight"), ("exposure", "weight"), ("attributes", "noise"),
     ]
 }  # fmt: skip

@@ -53,6 +53,7 @@ def prepare(
     if terms is None and chosen == ("item", "value") and context != "past" and every_item(groups, schema):
         told = f"Every group has every item once, so that the others tell which is missing: {option('terms', 'value')}."
         notes, chosen = [*notes, Note("every item", told, option="terms")], ("value",)
+    chosen = _without_told_items(terms, chosen, roles, notes)
     _refuse_wide(groups, roles)
     schema = _with_what_targets_show(schema, groups, chosen, own_time, own_attributes, notes)
     if roles.ordered and not roles.item and not schema.lags and schema.max_length is None and "value" in chosen:
@@ -77,6 +78,23 @@ def prepare(
     among = chosen_support(support, groups, whole.held, notes) if "item" in chosen else "all"
     inner = tuple(replace(one, support=among) for one in whole.folds)
     return replace(whole, support=among, notes=tuple(notes), folds=inner)
+
+
+def _without_told_items(terms: Any, chosen: tuple[str, ...], roles: Roles, notes: list[Note]) -> tuple[str, ...]:
+    """An item that another role tells, as a month that is item and order, is no target."""
+    told = [n for n in roles.item if n in (*roles.of("order"), *roles.of("attributes"))]
+    if not told or "item" not in chosen:
+        return chosen
+    said = f"Column {told[0]!r} is an item and has another role too, which tells the item"
+    if terms is None and "value" in chosen:
+        words = f"{said}: only values are modelled, as by {option('terms', 'value')}."
+        notes.append(Note("told item", words, column=told[0], option="terms", important=True))
+        return ("value",)
+    raise DataError(
+        f"{said} that is to be predicted. Leave it out of one of the roles, or pass {option('terms', 'value')}.",
+        column=told[0],
+        option="terms",
+    )
 
 
 def _with_what_targets_show(
