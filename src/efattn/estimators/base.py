@@ -86,6 +86,10 @@ class GroupEstimator(Questions, BaseEstimator, ABC):
         """How many."""
         return self.ensemble
 
+    def _gives_up(self, options: Training) -> bool:
+        """Whether a network that stays far behind simple models may be given up."""
+        return False
+
     @property
     def _refits(self) -> bool:
         """Whether there may be folds, or a second fit."""

@@ -97,6 +97,10 @@ class EFA(EFAOptions, GroupEstimator):
         usual = MEMBERS if self.effort == "best" and not tied else 1
         return usual if self.ensemble == "auto" else int(self.ensemble)
 
+    def _gives_up(self, options: Training) -> bool:
+        asked = self.training is not None and (self.training.steps is not None or options.epochs is not None)
+        return self.companions == "auto" and self.effort != "best" and not asked and options.patience == "auto"
+
     @property
     def _refits(self) -> bool:
         return bool(self.refit) and not (self.refit == "auto" and self.effort == "quick")

@@ -85,7 +85,7 @@ class _Fit:
         recipes = companions.recipes(self.estimator.companions, some.parts[0], self.estimator.context)
         offers: list[dict[str, list[companions.Offer]]] = [{} for _ in some.parts]
         fits = self._offers(offers, recipes, some)
-        trained = self._networks(fits)
+        trained = self._networks(fits, self._bars(fits, offers, some))
         if trained.interrupted or not teams.first():
             self.estimator._take(self.blueprint, *trained)
             if not trained.interrupted and self._fits_again:  # with the first, which does the rest
@@ -117,10 +117,23 @@ class _Fit:
         """Whether networks are fitted once more to all groups."""
         return not self.blueprint.folds and self.blueprint.may_refit and self.estimator._refits
 
-    def _networks(self, meanwhile: Iterable[object]) -> members.Trained:
+    def _bars(self, fits: Iterable[object], offers: Any, some: Blueprint) -> list[dict[str, float]]:
+        """What the network of each fold has to come near, where it may be given up: simple models come first then."""
+
+        def scores() -> list[dict[str, float]]:
+            for _ in fits:
+                pass
+            return shares.of_offers(some.parts, offers)
+
+        if not self.blueprint.folds or not self.estimator._gives_up(self.options):
+            return []
+        number, found = self.estimator._members(self.blueprint), teams.told("simple models", scores)
+        return [mine for mine in found for _ in range(number)]
+
+    def _networks(self, meanwhile: Iterable[object], bars: Sequence[Mapping[str, float]]) -> members.Trained:
         models = [self.estimator._build(part, member=k) for k, part in enumerate(self._network_parts)]
         how: dict[str, Any] = {"callbacks": self.course.callbacks, "kept": self.kept, "resume": self.course.resume}
-        how |= {"meanwhile": meanwhile}
+        how |= {"bars": bars, "meanwhile": meanwhile}
         return members.train(models, self._network_parts, self._part_options, self.estimator.seed, self.stages, **how)
 
     def _offers(self, into: Any, recipes: Sequence[Recipe], some: Blueprint) -> Iterator[None]:
@@ -140,7 +153,7 @@ class _Fit:
         new, more = new_items.chosen(some.parts, networks, offers, *how)
         chosen = companions.Shares(usual, new, holes, powers)
         notes = [] if some is self.blueprint else [telling.sampled(some)]
-        notes += [*members.unfinished(trained, self._part_options), *told, *more]
+        notes += [*members.unfinished(trained, self._part_options), *members.given_up(trained), *told, *more]
         beside = [companions.beside(mine, chosen) for mine in offers]
         estimator._take(self.blueprint.noted(*notes), *trained, companions=beside[0])
         pooled = {name: each[0] for name, each in powers.items()}

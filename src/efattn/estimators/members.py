@@ -53,10 +53,11 @@ def train(
     resume: bool = False,
     before: Sequence[Record] | None = None,
     replays: Mapping[int, Mapping[str, Replay]] | None = None,
+    bars: Sequence[Mapping[str, float]] = (),
     meanwhile: Iterable[object] = (),
 ) -> Trained:
     """blueprints: what each is fitted to; replays: by member and term, what a second fit goes through once more;
-    meanwhile: what may be done here, piece by piece, while others are trained elsewhere; before: the history of an
+    bars: of each, by term, the score of simple models, of which one that stays far away is given up; meanwhile: what may be done here, piece by piece, while others are trained elsewhere; before: the history of an
     earlier fit that these models go on from; without one, an interrupt keeps the members that are finished, and drops
     those that know nothing yet."""
     several = len(models) > 1
@@ -77,6 +78,7 @@ def train(
             roles=blueprint.schema.roles,
             replays={} if replays is None else replays[k],
             team=teams.current(),
+            bars=bars[k] if bars else {},
         )
         for k, (model, blueprint) in enumerate(zip(models, blueprints, strict=True))
     ]
@@ -103,6 +105,20 @@ def unfinished(trained: Trained, options: Training) -> list[Note]:
     more = "steps" if options.epochs is None else "epochs"
     words = "was still getting better when its training ended"
     return [Note("still improving", f"{name!r} {words}: allow more {named(more)}.", option=more) for name in late]
+
+
+def given_up(trained: Trained) -> list[Note]:
+    """Whose training was given up, as simple models are far ahead."""
+    found = list[Note]()
+    for name in dict.fromkeys(record["term"] for record in trained.history):
+        runs = _runs(trained.history, name)
+        ends = [run[-1]["epoch"] for run in runs if run[-1].get("given_up")]
+        if ends:
+            words = f"Training of {name!r} was given up after {ends[0]} epochs"
+            words += f" in {len(ends)} of {len(runs)} folds" if len(runs) > 1 else ""
+            words += f": simple models are further ahead than the network would have made up; {option('epochs')} "
+            found.append(Note("given up", f"{words}of your own are always run.", option="epochs"))
+    return found
 
 
 def _runs(history: Sequence[Record], name: str) -> list[list[Record]]:

@@ -80,6 +80,27 @@ def _scored(part: Blueprint, name: str, networks: Sequence[Model], offers: Seque
     return Held(torch.stack([one.values for one in scores], 1) + units, scores[0].weight, _group(held, scores[0].row))
 
 
+def of_offers(
+    parts: Sequence[Blueprint], offers: Sequence[Mapping[str, Sequence[Offer]]]
+) -> list[dict[str, float]]:
+    """Of each part, by term: per held-out target, of its simple models in the shares that all parts together ask for,
+    in the units that networks see."""
+    found: list[dict[str, float]] = [{} for _ in parts]
+    for name in offers[0]:
+        models = [[one.model for one in mine[name]] for mine in offers]
+        tables = [scored([part], name, [[]], [mine]) for part, mine in zip(parts, models, strict=True)]
+        every = [one for one in tables if one is not None]
+        if not every:
+            continue
+        known = Held(*(torch.cat(columns) for columns in zip(*every, strict=True)))
+        best = best_shares(known.values, known.weight, known.groups)
+        for part, mine, score in zip(parts, tables, found, strict=True):
+            if mine is not None and part.held is not None:
+                units = mean_log_jacobian(part, part.held) if name == part.value_name else 0.0
+                score[name] = mine.mean(best) - units
+    return found
+
+
 def _group(held: Groups, row: Tensor) -> Tensor:
     """The group of each row of the table; of one group alone, which rows are held out of, each row is one."""
     if len(held.offsets) == 2:

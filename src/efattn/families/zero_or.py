@@ -26,6 +26,7 @@ from efattn.families.supports import PositiveReals, ZeroAndMore
 BOUND, POWER = 20.0, 0.5
 MOST = 0.9  # of the largest probability of 0 that a mean and a variance allow
 STEPS = 30  # of Newton's
+SMALL = 2.0  # standard deviations below the usual amount
 
 
 BASE = Gamma()
@@ -126,6 +127,14 @@ class ZeroOr(Family):
         base = self.base.from_moments(inner, variance / some - zero * inner**2, start[:-1].double())
         own = torch.where(capped, -zero.logit() - POWER * log_inner, z)
         return torch.cat([base, own.unsqueeze(-1)], -1).to(mean.dtype)
+
+    def on_its_scale(self, f: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
+        """That of the base; nothing lies as far below as a small amount."""
+        inner = self.base.on_its_scale(f[..., :-1], torch.where(y > 0, y, 1.0))
+        if inner is None:
+            return None
+        rest, variance = inner
+        return torch.where(y > 0, rest, -SMALL * variance.sqrt()), variance
 
     def _logit(self, f: torch.Tensor) -> torch.Tensor:
         """s: of an amount"""

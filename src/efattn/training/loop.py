@@ -36,6 +36,7 @@ Record = dict[str, Any]  # one epoch of one term: term, epoch, epochs, train, va
 Callback = Callable[[Record], object]
 Tick = Callable[[str, int, int], object]  # term, step, steps
 LONGER = 2  # times as many epochs as planned, at most, while the validation score still rises
+EARLIEST, FAR = 0.2, 0.25  # of its epochs, when a term is first given up; nats a target that it would still lack
 SOON = 9  # steps, after which a running mean has forgotten half of its first
 
 
@@ -80,6 +81,7 @@ class Fitting:
     roles: Roles | None = None  # what the columns are called, for words
     replays: Mapping[str, Replay] = field(default_factory=dict)  # by term, the steps of an earlier fit to go through
     team: Team | None = None  # the processes that share the batches, of which the first has the checkpoint
+    bars: Mapping[str, float] = field(default_factory=dict)  # by term, how probable simple models find what is held out
 
     def taken_back(self) -> bool:
         """Whether an earlier run finished it: then it is as it was."""
@@ -163,6 +165,7 @@ class _Term:
         self.most = self.epochs * LONGER if goes_on else self.epochs
         if self.replay is not None:
             self.most = max(self.epochs * LONGER, self.epochs + patience)
+        self.bar, self.earliest = fitting.bars.get(name), math.ceil(EARLIEST * self.epochs)
         self.limit = math.inf if options.seconds is None else options.seconds / len(fitting.model.terms)
 
     def run(self, state: dict[str, Any] | None, tensors: dict[str, Tensor]) -> None:
@@ -207,6 +210,8 @@ class _Term:
         """Whether it gets no better, its time is up or all epochs are over; more are planned where it still does."""
         if (self.stale() and self.at.batch == 0) or (self.at.epoch and self.at.spent >= self.limit):
             return True
+        if self.mine[-1:] and self.mine[-1].get("given_up"):
+            return True
         if self.at.epoch >= self.epochs and self.at.best is not None:
             self.epochs = min(2 * self.epochs, self.most)
         if self.replay is not None and self.epochs <= self.at.epoch < self.most and self.behind(self.replay.reached):
@@ -215,8 +220,21 @@ class _Term:
 
     def behind(self, reached: float) -> bool:
         """Whether the rows of the last epoch were less likely."""
-        mine = [record for record in self.fitting.history if record["term"] == self.name]
-        return bool(mine) and mine[-1]["train"] < reached
+        return bool(self.mine) and self.mine[-1]["train"] < reached
+
+    @property
+    def mine(self) -> list[Record]:
+        """The records of this term."""
+        return [record for record in self.fitting.history if record["term"] == self.name]
+
+    def out_of_reach(self) -> bool:
+        """Whether the bar would still be far off after all epochs, if every doubling of epochs brings what the last one
+        brought."""
+        epoch, best = self.at.epoch, self.at.best
+        if self.bar is None or best is None or epoch < self.earliest:
+            return False
+        before = max((record["validation"] for record in self.mine[: epoch // 2]), default=-math.inf)
+        return best + (best - before) * math.log2(max(self.epochs / epoch, 1.0)) < self.bar - FAR
 
     def stale(self) -> bool:
         """No better score for too long."""
@@ -421,6 +439,8 @@ class _Term:
         self.fitting.history.append(record)
         at.spent += record["seconds"]
         at.epoch, at.batch, at.total, at.weight, at.seconds = at.epoch + 1, 0, 0.0, 0.0, 0.0
+        if self.out_of_reach():
+            record["given_up"] = True
         if self.adaptive and self.stale() and at.drops < DROPS:
             self.lower_rate()
         if self.fitting.checkpoint is not None and self.fitting.checkpoint.due():
