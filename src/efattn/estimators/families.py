@@ -39,6 +39,7 @@ NEAR = 5  # a whole number, below which there is not far to 0
 ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on they may be of their own
 AMOUNTS = (families.ZeroOr(), families.ZeroOr(families.LogNormal()))
 INFLATED = (families.ZeroInflated(families.Poisson()), families.ZeroInflated())
+WITHOUT_ZEROS = (families.Hurdle(families.Poisson()), families.Hurdle())
 
 
 class Choice(NamedTuple):
@@ -164,13 +165,14 @@ def _counted(y: np.ndarray, column: str, claim: families.Claim, far: bool = True
     rivals: tuple[Family, ...] = (families.Poisson(), families.NegativeBinomial())
     if far and y.size and y.min() > 0 and y.mean() > FAR:  # so far from 0 a density at whole numbers is a probability
         rivals = (families.Gaussian(), *rivals)
-    if y.size and y.min() == 0 < y.max():
-        rivals = (*rivals, *_with_more_zeros(y))
+    if y.size and y.min() < y.max():
+        rivals = (*rivals, *_with_own_zeros(y))
     return Choice(family, (column,), claim.why, claim.looks, rivals if y.size and y.min() < y.max() else ())
 
 
-def _with_more_zeros(y: np.ndarray) -> list[Family]:
-    """Laws of counts with zeros of their own that describe a column better than without, by Schwarz's criterion."""
+def _with_own_zeros(y: np.ndarray) -> list[Family]:
+    """Laws of counts with zeros of their own that describe a column better than without, by Schwarz's criterion. Of a
+    column that has no zero, though a law of counts would expect some, those with fewer."""
     counts, times = np.unique(y, return_counts=True)
     values, weight = torch.as_tensor(counts), torch.as_tensor(times)
 
@@ -179,7 +181,7 @@ def _with_more_zeros(y: np.ndarray) -> list[Family]:
         return float(family.log_prob(f, values) @ weight.double()) - family.size * np.log(y.size) / 2
 
     plain = max(criterion(family) for family in (families.Poisson(), families.NegativeBinomial()))
-    return [family for family in INFLATED if criterion(family) > plain]
+    return [family for family in (WITHOUT_ZEROS if y.min() else INFLATED) if criterion(family) > plain]
 
 
 def _measured(y: np.ndarray, item: np.ndarray, items: int, column: str) -> Choice:

@@ -116,8 +116,8 @@ def given_up(trained: Trained) -> list[Note]:
         if ends:
             words = f"Training of {name!r} was given up after {ends[0]} epochs"
             words += f" in {len(ends)} of {len(runs)} folds" if len(runs) > 1 else ""
-            words += f": simple models are further ahead than the network would have made up; {option('epochs')} "
-            found.append(Note("given up", f"{words}of your own are always run.", option="epochs"))
+            words += ": simple models are further ahead than the network would have made up."
+            found.append(Note("given up", f"{words} With {named('epochs')} of your own all are run.", option="epochs"))
     return found
 
 
