@@ -101,7 +101,7 @@ def test_items_have_families_of_their_own_where_they_differ_in_kind(case):
 
 def test_an_exposure_makes_whole_numbers_counts():
     y = DRAW.poisson(300, 100).astype(float)
-    (choice,) = choose(y[:, None], ("y",), "auto", exposed=True).parts
+    (choice,) = choose(y[:, None], ("y",), "auto", exposure=np.ones(len(y))).parts
     assert choice.family.exposures == (0,)
     assert {one.name for one in choice.rivals} == {"poisson", "negative_binomial"}
 

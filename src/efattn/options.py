@@ -24,7 +24,7 @@ DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
     "bernoulli", "beta", "binomial", "censored", "exponential", "gamma", "gaussian", "hurdle", "johnson",
     "log_normal", "multivariate_gaussian", "negative_binomial", "nominal", "ordinal", "per_item", "poisson",
-    "student_t", "truncated", "zero_inflated", "zero_or",
+    "student_t", "successes", "truncated", "zero_inflated", "zero_or",
 )  # fmt: skip
 Context = Literal["others", "past", "any"]
 OneWay = Literal["others", "past"]

@@ -82,7 +82,7 @@ def _few(pairs: Sequence[tuple["pl.Series", str]], sort: bool) -> tuple[np.ndarr
     columns: list[np.ndarray] = []
     for c, (s, _) in enumerate(pairs):
         mine = [row[c] for row in ordered]
-        kind = {pl.UInt64: np.uint64, pl.Float64: np.float64}.get(type(s.dtype), np.int64)
+        kind = np.uint64 if s.dtype == pl.UInt64 else np.float64 if s.dtype == pl.Float64 else np.int64
         columns.append(texts(mine) if s.dtype == pl.String else np.array(mine, kind))
     return number, Names(tuple(kind for _, kind in pairs), tuple(columns))
 

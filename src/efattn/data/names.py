@@ -50,7 +50,9 @@ class Names:
     def keys(self) -> list[Hashable]:
         """One hashable per name; equal names have equal keys, whatever kind of number they came as."""
         pairs = zip(self.kinds, self.columns, strict=True)
-        lists = [[_as_whole(key) for key in x.tolist()] if kind == "number" else x.tolist() for kind, x in pairs]
+        lists: list[list[Hashable]] = [
+            [_as_whole(key) for key in x.tolist()] if kind == "number" else x.tolist() for kind, x in pairs
+        ]
         return lists[0] if len(lists) == 1 else list(zip(*lists, strict=True)) if lists else [()]
 
     def order(self) -> np.ndarray:

@@ -93,7 +93,9 @@ class Partition:
         for column, *both in zip(self.roles.of(role), kinds, self.kinds[role], strict=True):
             odd = {"unsigned": "ids past 2^63 - 1", "number": "numbers with fractions"}
             for kind in odd.keys() & set(both) if both[0] != both[1] else ():
-                raise DataError(f"Column {column!r} has {odd[kind]} in some rows. Turn it into text first.", column=column)
+                raise DataError(
+                    f"Column {column!r} has {odd[kind]} in some rows. Turn it into text first.", column=column
+                )
 
     def see_levels(self, table: Table) -> None:
         """Of values that are ordered categories."""

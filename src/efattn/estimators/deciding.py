@@ -6,10 +6,10 @@ or if it is so with the largest d cut: one value far out is hundreds of nats, an
 
 Rivals are densities, or probabilities, of the same values in the table's units, so that their scores compare. A family
 with a parameter more has to be clearly better; one that has as many need not be (amounts that are gamma or
-log-normal), nor one that contains another (Poisson laws are negative binomial ones). A density with a zero that has a
-probability of its own is neither: where one is among the rivals, a zero is scored under all of them as what it says,
-less than half the smallest amount, log P(Y <= half of it | f). How heavy tails are is asked of the same groups once a
-law with heavy tails is chosen: what the column looks like without its context says little about it.
+log-normal, counts of trials), nor one that contains another (Poisson laws are negative binomial ones). A density with
+a zero that has a probability of its own is neither: where one is among the rivals, a zero is scored under all of them
+as what it says, less than half the smallest amount, log P(Y <= half of it | f). How heavy tails are is asked of the
+same groups once a law with heavy tails is chosen: what the column looks like without its context says little about it.
 """
 
 import time
@@ -47,7 +47,11 @@ RUNAWAY = 1.0  # nats a value by which means are better than a line that runs aw
 HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
 TAILS = ("student_t", "johnson")
 DEGREES = (3.0, 10.0)  # of freedom, besides those of the rival
-NO_SIMPLER = {("zero_or(gamma)", "zero_or(log_normal)"), ("poisson", "negative_binomial")}
+NO_SIMPLER = {
+    ("zero_or(gamma)", "zero_or(log_normal)"),
+    ("poisson", "negative_binomial"),
+    ("negative_binomial", "successes"),
+}
 FAR = 5.0  # times the usual gain of a group, where larger ones are cut
 TOKENS, LEAST = 16_384, 1e-300
 

@@ -35,6 +35,7 @@ REAL, COUNTS = ("gaussian", "student_t", "johnson"), ("poisson", "negative_binom
 SHARES = ("beta", "gaussian", "student_t")  # what numbers between 0 and 1 may be, whose tails may be heavier
 DEGREES = 5.0  # of freedom, with which heavy tails are a rival; how heavy is asked once they are chosen
 SHOWN = 4  # items by name
+OFTEN, MOST_TRIALS = 0.01, 100_000  # successes per trial, for counts to be of trials; of fewer a rate says the same
 NEAR = 5  # a whole number, below which there is not far to 0
 ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on they may be of their own
 AMOUNTS = (families.ZeroOr(), families.ZeroOr(families.LogNormal()))
@@ -101,16 +102,16 @@ def choose(
     spec: Any,
     item: np.ndarray | None = None,
     items: Items | None = None,
-    exposed: bool = False,
+    exposure: np.ndarray | None = None,
 ) -> Choices:
     """values (row, column), NaN where missing; item (row,): the number of each row's, where there are items; items: how
-    many, and their names; exposed: whether there is an exposure, which counts have."""
+    many, and their names; exposure (row,), where there is one, which counts have."""
     items = Items(0 if item is None else int(item.max(initial=-1)) + 1) if items is None else items
     choices = []
     for several, one in _pairs(spec, columns):
         y = values[:, [list(columns).index(name) for name in several]]
         if one == "auto" or (isinstance(one, str) and families.kind(one) is PerItem):
-            choice = automatic(y[:, 0], several[0], item, items, exposed, each=one != "auto")
+            choice = automatic(y[:, 0], several[0], item, items, exposure, each=one != "auto")
         else:
             choice = Choice(_asked(one, y, several), several)
         _check_kinds(choice, several, item, items.number)
@@ -130,7 +131,7 @@ def automatic(
     column: str = "value",
     item: np.ndarray | None = None,
     items: Items | None = None,
-    exposed: bool = False,
+    exposure: np.ndarray | None = None,
     each: bool = False,
 ) -> Choice:
     """The family of one column and the rule that chose it. each: of each item, whether or not they differ in kind."""
@@ -141,8 +142,8 @@ def automatic(
     if each and item is not None:
         family = kinds.each(seen, mine, items.number)
         return Choice(family, (column,), f"asked for each item: {_parts(family, items)}")
-    if exposed and are_whole(seen) and seen.min() >= 0:
-        return _counted(seen, column, families.Claim(0, "counts with an exposure"), far=False)
+    if exposure is not None and are_whole(seen) and seen.min() >= 0:
+        return _exposed(seen, exposure[there], column)
     known = [kind for kind in families.known() if kind.of_values and not kind.several_columns]
     claims = [(claim, kind) for kind in known if (claim := kind.applicable(seen)) is not None]
     claim, kind = min(claims, key=lambda one: one[0].rank)
@@ -168,6 +169,15 @@ def _counted(y: np.ndarray, column: str, claim: families.Claim, far: bool = True
     if y.size and y.min() < y.max():
         rivals = (*rivals, *_with_own_zeros(y))
     return Choice(family, (column,), claim.why, claim.looks, rivals if y.size and y.min() < y.max() else ())
+
+
+def _exposed(y: np.ndarray, exposure: np.ndarray, column: str) -> Choice:
+    """Counts with an exposure; or, where that is whole and never exceeded, successes of so many trials."""
+    counted = _counted(y, column, families.Claim(0, "counts with an exposure"), far=False)
+    trials = are_whole(exposure) and bool((y <= exposure).all()) and y.sum() > OFTEN * exposure.sum()
+    if not counted.rivals or not trials or exposure.max() > MOST_TRIALS:
+        return counted
+    return counted._replace(rivals=(*counted.rivals[:2], families.Successes(), *counted.rivals[2:]))
 
 
 def _with_own_zeros(y: np.ndarray) -> list[Family]:

@@ -23,15 +23,16 @@ def check_values(family: Product, groups: Groups, columns: Sequence[str]) -> Non
         family.check(part.value, columns, part.label, item=part.item)
 
 
-def looked_at(groups: Groups) -> tuple[np.ndarray, np.ndarray | None]:
-    """Values and items that families are chosen by: of all rows or, where these are on disk, of some groups and of the
-    rows that have the smallest and the largest values, and values between whole numbers."""
+def looked_at(groups: Groups) -> tuple[np.ndarray, np.ndarray | None, np.ndarray | None]:
+    """Values, items and exposures that families are chosen by: of all rows or, where these are on disk, of some groups
+    and of the rows that have the smallest and the largest values, and values between whole numbers."""
     some = few(groups)
     value, item = some.value, some.item
     assert value is not None
     if some is groups:
-        return value, item
+        return value, item, some.exposure
     values, items = [value], [] if item is None else [item]
+    exposures = [] if some.exposure is None else [some.exposure]
     for part in each_part(groups):
         y, mine = part.value, part.item
         assert y is not None
@@ -41,7 +42,9 @@ def looked_at(groups: Groups) -> tuple[np.ndarray, np.ndarray | None]:
         at = np.array(sorted(found), np.int64)
         values.append(y[at])
         items += [] if mine is None else [mine[at]]
-    return np.concatenate(values), np.concatenate(items) if items else None
+        exposures += [] if part.exposure is None else [part.exposure[at]]
+    item, exposure = (np.concatenate(parts) if parts else None for parts in (items, exposures))
+    return np.concatenate(values), item, exposure
 
 
 def every_item(groups: Groups, schema: Schema) -> bool:

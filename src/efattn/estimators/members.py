@@ -57,9 +57,10 @@ def train(
     meanwhile: Iterable[object] = (),
 ) -> Trained:
     """blueprints: what each is fitted to; replays: by member and term, what a second fit goes through once more;
-    bars: of each, by term, the score of simple models, of which one that stays far away is given up; meanwhile: what may be done here, piece by piece, while others are trained elsewhere; before: the history of an
-    earlier fit that these models go on from; without one, an interrupt keeps the members that are finished, and drops
-    those that know nothing yet."""
+    bars: of each, by term, the score of simple models, of which one that stays far away is given up; meanwhile: what
+    may be done here, piece by piece, while others are trained elsewhere; before: the history of an earlier fit that
+    these models go on from; without one, an interrupt keeps the members that are finished, and drops those that know
+    nothing yet."""
     several = len(models) > 1
     if options.seconds is not None:
         options = replace(options, seconds=options.seconds / len(models))

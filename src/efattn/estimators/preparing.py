@@ -127,11 +127,11 @@ def _families(spec: Any, schema: Schema, groups: Groups) -> choosing.Choices:
     roles, vocabulary = schema.roles, schema.vocabulary
     spec = "gaussian" if roles.noise is not None and isinstance(spec, str) and spec == "auto" else spec
     items = None if vocabulary is None else choosing.Items(len(vocabulary), vocabulary.name)
-    value, item = looked_at(groups)
-    found = choosing.choose(value, roles.of("value"), spec, item, items, roles.exposure is not None)
+    value, item, exposure = looked_at(groups)
+    found = choosing.choose(value, roles.of("value"), spec, item, items, exposure)
     check_values(found.family, groups, roles.of("value"))
     if roles.exposure is not None and not found.family.exposures:
-        leave = f"'poisson' and 'negative_binomial' do. Leave {option('exposure')} out."
+        leave = f"'poisson', 'negative_binomial' and 'successes' do. Leave {option('exposure')} out."
         raise DataError(f"{found.family!r} takes no exposure: {leave}", option="exposure")
     if roles.noise is not None and not found.family.measured:
         wanted = "one value column, whose family is 'gaussian' with a variance that is learnt"

@@ -80,9 +80,7 @@ def _scored(part: Blueprint, name: str, networks: Sequence[Model], offers: Seque
     return Held(torch.stack([one.values for one in scores], 1) + units, scores[0].weight, _group(held, scores[0].row))
 
 
-def of_offers(
-    parts: Sequence[Blueprint], offers: Sequence[Mapping[str, Sequence[Offer]]]
-) -> list[dict[str, float]]:
+def of_offers(parts: Sequence[Blueprint], offers: Sequence[Mapping[str, Sequence[Offer]]]) -> list[dict[str, float]]:
     """Of each part, by term: per held-out target, of its simple models in the shares that all parts together ask for,
     in the units that networks see."""
     found: list[dict[str, float]] = [{} for _ in parts]

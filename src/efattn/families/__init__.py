@@ -33,6 +33,7 @@ from efattn.families.per_item import PerItem
 from efattn.families.poisson import Poisson
 from efattn.families.product import Product
 from efattn.families.student_t import StudentT
+from efattn.families.successes import Successes
 from efattn.families.truncated import Truncated
 from efattn.families.zero_inflated import ZeroInflated
 from efattn.families.zero_or import ZeroOr
@@ -51,6 +52,7 @@ FAMILIES: tuple[type[Family], ...] = (
     Exponential,
     Beta,
     NegativeBinomial,
+    Successes,
     ZeroInflated,
     Hurdle,
     ZeroOr,

@@ -42,6 +42,7 @@ class Family(ABC):
     several_columns: ClassVar[bool] = False  # whether one of it takes all value columns
     around_first: ClassVar[bool] = False  # whether output 2, if any, is the log precision on the scale of output 1
     partial: ClassVar[bool] = False  # whether log_prob takes rows of which some columns are missing (NaN)
+    known_outputs: ClassVar[int] = 0  # how many of its last outputs each row's exposure tells, and nothing is learnt of
     columns: int = 1  # how many value columns y has
     exponential: bool = False  # whether natural, statistic, log_partition and log_base define it
 
@@ -215,6 +216,16 @@ class Family(ABC):
     @abstractmethod
     def start(self, y: torch.Tensor, weight: torch.Tensor | None = None) -> torch.Tensor:
         """The one f (size,), float64, that fits all of y best: where training starts. NaN is missing."""
+
+    def exposed_start(
+        self, y: torch.Tensor, exposure: torch.Tensor, weight: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        """The same where the logarithm of each row's exposure (...,) is added to the outputs that take it. Here: less
+        that of their mean, which fits well where f is the logarithm of a rate."""
+        f, rows = self.start(y, weight), exposure.double()
+        mean = rows.mean() if weight is None else (rows * weight).sum() / weight.sum()
+        f[list(self.exposures)] -= mean.log()
+        return f
 
     def probabilities(self, f: torch.Tensor) -> torch.Tensor:
         """Of each of its `level_names`, (..., levels)."""

@@ -120,6 +120,12 @@ class Product(Family):
         found = [(o.start, o.stop - 1, part) for part, o, _ in self.slices() if isinstance(part, PerItem)]
         return tuple(found)
 
+    def exposed_start(
+        self, y: torch.Tensor, exposure: torch.Tensor, weight: torch.Tensor | None = None
+    ) -> torch.Tensor:
+        parts = (part.exposed_start(_of(part, y[..., c]), exposure, weight) for part, _, c in self.slices())
+        return torch.cat(tuple(parts))
+
     def by_item(self, item: np.ndarray) -> Iterator[tuple[np.ndarray, int, Family]]:
         for part, _, columns in self.slices():
             for rows, column, one in part.by_item(item):

@@ -167,16 +167,17 @@ class Conditionals(nn.Module, ABC):
         if self.of_items:
             return self.family.start(_need(batch.item, "item")[:, : batch.length][scored], weight)
         y = _need(batch.value, "value").masked_fill(~_need(batch.observed, "value"), torch.nan)
-        f = self.family.start(y[:, : batch.length][scored], weight)
+        rows = y[:, : batch.length][scored]
+        if batch.exposure is None:
+            f = self.family.start(rows, weight)
+        else:
+            f = self.family.exposed_start(rows, batch.exposure[:, : batch.length][scored], weight)
         if self.item_start is not None:
             self.item_start.data.copy_(self.item_marginals(batch))
-            f = torch.zeros_like(f)
+            f = f - self.family.start(rows, weight)
         if batch.noise is not None:
             error = batch.noise[:, : batch.length][scored].double() ** 2
             f = self.family.with_noise(f, -_mean(error, weight))
-        if batch.exposure is not None:
-            share = batch.exposure[:, : batch.length][scored].double()
-            f[list(self.family.exposures)] -= _mean(share, weight).log()
         return f
 
     def _item_log_prob(self, batch: Batch, slots: Tensor | None, scored: Tensor) -> Tensor:
@@ -237,7 +238,9 @@ class Conditionals(nn.Module, ABC):
 
     def _exposed(self, f: Tensor, exposure: Tensor) -> Tensor:
         if not self.family.exposures:
-            raise DataError(f"{self.family!r} takes no exposure: Poisson with the log link and NegativeBinomial do.")
+            raise DataError(
+                f"{self.family!r} takes no exposure: Poisson with the log link, NegativeBinomial and Successes do."
+            )
         index = constant(self.family.exposures, torch.long, f.device)
         return f.index_add(-1, index, exposure.log().to(f.dtype)[..., None].expand(*f.shape[:-1], len(index)))
 

@@ -64,7 +64,7 @@ class Column:
     @property
     def free(self) -> int:
         """How many outputs there are after the first that are fitted."""
-        return self.family.size - 1 - self.mixed_kinds
+        return self.family.size - 1 - self.mixed_kinds - self.family.known_outputs
 
     @property
     def scattered(self) -> bool:
