@@ -176,7 +176,14 @@ OF_VALUES = (
     simple.ItemMean, simple.ShrunkMean, simple.GaussianConditional, simple.RidgePerItem, simple.LassoPerItem,
     simple.InverseDistance, simple.Kriging, simple.Persistence, simple.Forest,
 )  # fmt: skip
-OF_ITEMS = (simple.Popularity, simple.MarkovChain, simple.AdditiveLogit, simple.EASE, simple.ItemNeighbours)
+OF_ITEMS = (
+    simple.Popularity,
+    simple.MarkovChain,
+    simple.ItemLogit,
+    simple.AdditiveLogit,
+    simple.EASE,
+    simple.ItemNeighbours,
+)
 
 
 def _recipe(made: Case) -> Any:

@@ -182,6 +182,9 @@ def test_the_simplest_part_keeps_what_one_target_would_give_it():
         assert float(share[1]) == 0
 
 
+OF_VALUES = ["LinearModel", "GaussianConditional", "ItemMean"]
+
+
 def offered(model):
     """By term, which simple models were tried."""
     asked = []
@@ -189,10 +192,11 @@ def offered(model):
     return [type(recipe).__name__ for recipe in companions._offers(asked[0])]
 
 
-def test_auto_offers_a_linear_model_a_gaussian_and_an_additive_logit(monkeypatch):
-    assert offered(efa()) == ["AdditiveLogit", "EASE", "Popularity", "LinearModel", "GaussianConditional", "ItemMean"]
-    assert offered(efa(terms="value")) == ["LinearModel", "GaussianConditional", "ItemMean"]
+def test_auto_offers_a_linear_model_a_gaussian_and_logits(monkeypatch):
+    assert offered(efa()) == ["AdditiveLogit", "ItemLogit", "EASE", "Popularity", *OF_VALUES]
+    assert offered(efa(terms="value")) == OF_VALUES
     monkeypatch.setattr(companions, "CELLS", 4)
+    monkeypatch.setattr(companions, "CATEGORIES", 4)
     monkeypatch.setattr(companions, "ITEMS", 4)
     assert offered(efa()) == ["Popularity", "LinearModel", "GaussianConditional", "ItemMean"]
 

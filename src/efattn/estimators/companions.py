@@ -29,6 +29,7 @@ from efattn.simple import (
     DirectlyFitted,
     Forest,
     GaussianConditional,
+    ItemLogit,
     ItemMean,
     ItemNeighbours,
     Kriging,
@@ -51,6 +52,7 @@ ROWS, SPARSE = 2_000_000, 4  # for factors: rows at most; beside every pair, ite
 PLACES, LEAST_ROWS, LONGEST = 8, 4, 1000  # for kriging: attributes, and rows of a usual and of the longest group
 ITEMS, LOGITS, MOST = 30_000, 2e9, 10.0  # for an additive logit: items; items times rows, which an epoch computes, in
 # the seconds that it usually has; times as many, at most
+CATEGORIES, CASES = 100, 50_000  # for a multinomial logit: items, and rows
 STATES, FOLLOWERS = 2000, 64  # items with a table of all pairs; of each, followers beyond
 LAST = 5  # rows that the Markov chain of many items looks back at
 TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
@@ -288,8 +290,8 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
     """What is tried unasked, where there are groups to choose shares by: a linear model of values, the same with trees
     of what it leaves, a Gaussian over items or places where it is quickly fitted, trees of what it leaves where groups
     are like rows of a wide table, both also of logarithms where values differ by factors; an additive logit of items,
-    of few an autoencoder, of many their neighbours, and, where they follow each other, Markov chains; each item's own
-    distribution, against surprises."""
+    of few a multinomial one and an autoencoder, of many their neighbours, and, where they follow each other, Markov
+    chains; each item's own distribution, against surprises."""
     if blueprint.held is None or not len(blueprint.held) or blueprint.train is None:
         return []
     offers: list[Recipe] = []
@@ -298,6 +300,7 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
         large = items * blueprint.train.count / LOGITS
         if items <= ITEMS and large <= MOST:
             offers.append(AdditiveLogit(seconds=AdditiveLogit.seconds * max(large, 1.0)))
+            offers += [ItemLogit()] if items <= CATEGORIES and blueprint.train.count <= CASES else []
             offers += [EASE()] if items <= STATES else []
             offers += [ItemNeighbours()] if items >= MANY else []
         if items <= ITEMS and context == "past":

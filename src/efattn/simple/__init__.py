@@ -2,7 +2,7 @@
 
 values   ItemMean, ShrunkMean, LinearModel, LinearTrees, GaussianConditional, RidgePerItem, LassoPerItem,
          InverseDistance, Kriging, Forest, Persistence
-items    Popularity, MarkovChain, AdditiveLogit, EASE, ItemNeighbours
+items    Popularity, MarkovChain, ItemLogit, AdditiveLogit, EASE, ItemNeighbours
 
 Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict
 together with the networks.
@@ -17,6 +17,7 @@ from efattn.simple.chains import MarkovChain
 from efattn.simple.effects import ItemMean, ShrunkMean
 from efattn.simple.forest import Forest
 from efattn.simple.gaussian import GaussianConditional, Kriging
+from efattn.simple.item_logit import ItemLogit
 from efattn.simple.items import Popularity
 from efattn.simple.linear import InverseDistance, LassoPerItem, Persistence, RidgePerItem
 from efattn.simple.linear_model import LinearModel
@@ -37,6 +38,7 @@ RECIPES: tuple[type[Recipe], ...] = (
     Persistence,
     Popularity,
     MarkovChain,
+    ItemLogit,
     AdditiveLogit,
     EASE,
     ItemNeighbours,
