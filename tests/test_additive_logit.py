@@ -208,11 +208,12 @@ def test_it_is_offered_where_an_epoch_is_quick(monkeypatch):
     asked = []
     efa(companions=None).fit(ratings(users=24), group="user", item="movie", planned=asked.append, progress=False)
     logit, chain_, popular = simple.AdditiveLogit(), simple.MarkovChain(), simple.Popularity()
-    few = simple.EASE()
-    assert companions._offers(asked[0]) == [logit, few, popular]
-    assert companions._offers(asked[0], "past") == [logit, few, chain_, popular]
+    few = [simple.ItemLogit(), simple.EASE()]
+    assert companions._offers(asked[0]) == [logit, *few, popular]
+    assert companions._offers(asked[0], "past") == [logit, *few, chain_, popular]
     monkeypatch.setattr(companions, "MANY", 2)
-    assert companions._offers(asked[0]) == [logit, few, simple.ItemNeighbours(), popular]
+    assert companions._offers(asked[0]) == [logit, *few, simple.ItemNeighbours(), popular]
+    monkeypatch.setattr(companions, "CATEGORIES", 2)
     monkeypatch.setattr(companions, "STATES", 2)
     assert companions._offers(asked[0]) == [logit, simple.ItemNeighbours(), popular]
     monkeypatch.setattr(companions, "LOGITS", 10.0)

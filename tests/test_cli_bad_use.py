@@ -87,6 +87,7 @@ ODD = {
     "huge-float": (put("movie", 1, "1e300"), ROLES, ["movie", "row 1"]),
     "duplicate-role": (changed(), [*ROLES, "--value", "rating"], ["rating", "twice"]),
     "incompatible-roles": (changed(), [*ROLES, "--order", "rating"], ["rating", "order"]),
+    "told-item": (changed(), ["--group", "user", "--item", "movie", "--order", "movie"], ["movie", "--terms value"]),
     "nothing-to-model": (changed(), ["--group", "user"], ["--item", "--value"]),
     "duplicate-name": (b"a,a\n1,2\n3,4\n", ["--group", "a", "--value", "a"], ["'a'", "--columns"]),
     "negative-weight": (put("w", 3, "-0.5"), [*ROLES, "--weight", "w"], ["-0.5", "row 3"]),

@@ -209,7 +209,6 @@ def test_rows_of_a_portion_are_counted_as_in_the_table() -> None:
     schema = efattn.data.Schema.fit(table, roles)
     odd: dict[str, tuple[Any, str]] = {
         "g": ([1, None, 2], "row 101"),
-        "i": ([1.5, 2.0, 3.0], "row 100"),
         "y": ([1.0, 2.0, 1e31], "row 102"),
         "o": ([1, None, 2], "row 101"),
     }

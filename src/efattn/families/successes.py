@@ -169,7 +169,8 @@ class Successes(Family):
             rows, small = small[: max(CELLS // longest, 1)], small[max(CELLS // longest, 1) :]
             longest = int(trials[rows[-1]]) + 1
             steps = torch.arange(longest, dtype=every.dtype, device=every.device)
-            yield rows, self.log_prob(every[rows, None], steps).exp().cumsum(-1)
+            below = self.log_prob(every[rows, None], steps).exp().cumsum(-1)
+            yield rows, torch.where(steps >= trials[rows, None], 1.0, below)
         many = order[trials[order] > EXACT]
         if len(many):
             yield many, None
