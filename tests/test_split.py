@@ -142,3 +142,30 @@ def test_last_out_is_a_word_for_by_last(tmp_path):
     forked(*words, "-o", "p.parquet", cwd=tmp_path).good()
     assert pl.read_parquet(tmp_path / "p-test.parquet").equals(efattn.split(TABLE, group="user", order="at").test)
     assert "leave it out, or --by time" in forked(*words, "--by", "time", "-o", "q.parquet", cwd=tmp_path).err
+
+
+@pytest.mark.parametrize("name", ["last", "two of each", "time"])
+def test_history_in_a_validation_table_is_no_target_though_nobody_says_so(name):
+    train, validation, _ = efattn.split(TABLE, **HOW[name])
+    roles = {"group": "user", "item": "movie", "value": "real", "order": HOW[name]["order"], "terms": "item"}
+    seen, told = [], {}
+    for target in ({}, {"target": "target"}):
+        model = efa(context="past", terms=roles["terms"])
+        rest = {key: x for key, x in roles.items() if key != "terms"} | target
+        model.fit(train, **rest, validation=validation, planned=seen.append, progress=False)
+        told[len(target)] = [note for note in model.notes_ if note.kind == "history"]
+    for held in (seen[0].held, seen[1].held):
+        assert held.target.sum() == validation["target"].sum()
+    assert (seen[0].held.target == seen[1].held.target).all()
+    assert f"{(~validation['target']).sum()} are in the table that is fitted to" in str(told[0][0])
+    assert not told[1]
+
+
+def test_other_groups_of_the_same_names_are_no_history():
+    train, other = ratings(seed=0, users=30), ratings(seed=1, users=30)
+    seen = []
+    for part in (other, train):  # the same table as a whole: nothing would be left to choose by
+        efa(context="past", terms="item").fit(
+            train, group="user", item="movie", order="at", validation=part, planned=seen.append, progress=False
+        )
+    assert all(one.held.target is None or one.held.target.all() for one in seen)

@@ -13,7 +13,8 @@ import numpy as np
 
 from efattn.data import Groups
 from efattn.data.folds import Parts, last_groups, parts_in_turn, rows_of_one
-from efattn.errors import DataError, option
+from efattn.data.histories import history
+from efattn.errors import DataError, Note, option
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.looking import check_values
 from efattn.estimators.units import in_units, ways_to_standardise
@@ -96,12 +97,28 @@ def split(
         ways = None if standardise is None else ways_to_standardise(draft, least, standardise)
         inner = [in_units(replace(draft, fold=k), *part, ways) for k, part in enumerate(parts)]
         return replace(in_units(draft, groups, None, ways), folds=tuple(inner), may_refit=True)
-    held = parts[0][1] if parts else None
+    held, notes = (parts[0][1] if parts else None), list[Note]()
     if not parts and not (validation is None or isinstance(validation, int | float)):
         _refuse_words(validation)
         held = schema.encode(validation, need=("value",) if "value" in draft.terms else (), sort=True)
         if draft.family is not None and held.value is not None:
             check_values(draft.family, held, schema.roles.of("value"))
+        held, notes = _without_history(groups, held) if schema.roles.ordered else (held, [])
     train = parts[0][0] if parts else groups
     ways = None if standardise is None else ways_to_standardise(draft, train, standardise)
-    return replace(in_units(draft, train, held, ways), may_refit=bool(parts))
+    return replace(in_units(draft, train, held, ways).noted(*notes), may_refit=bool(parts))
+
+
+def _without_history(train: Groups, held: Groups) -> tuple[Groups, list[Note]]:
+    """Rows of a validation table that training has too are no targets."""
+    if train.max_length is not None:  # pieces
+        return held, []
+    seen = history(train, held)
+    target = np.ones(len(seen), bool) if held.every.target is None else held.every.target
+    known = int((seen & target).sum())
+    if not known:
+        return held, []
+    words = f"Of {int(target.sum()):,} rows to validate by, {known:,} are in the table that is fitted to: "
+    words += "they are history."
+    every = replace(held.every, target=target & ~seen)
+    return replace(held, every=every), [Note("history", words, option="validation")]

@@ -77,7 +77,7 @@ def prepare(
     whole = split(draft, rule, seed, standardise, context)
     among = chosen_support(support, groups, whole.held, notes) if "item" in chosen else "all"
     inner = tuple(replace(one, support=among) for one in whole.folds)
-    return replace(whole, support=among, notes=tuple(notes), folds=inner)
+    return replace(whole, support=among, notes=(*notes, *whole.notes), folds=inner)
 
 
 def _without_told_items(terms: Any, chosen: tuple[str, ...], roles: Roles, notes: list[Note]) -> tuple[str, ...]:

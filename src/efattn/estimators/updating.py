@@ -61,7 +61,7 @@ def update(
     groups = asked.encode(source, need=need, sort=True)
     before.check(groups)
     draft = replace(Blueprint.of(before), schema=schema, groups=groups)
-    blueprint = replace(split(draft, validation, estimator.seed, None), notes=tuple(groups.notes))
+    blueprint = split(replace(draft, notes=tuple(groups.notes)), validation, estimator.seed, None)
     models = [estimator._build(blueprint, start=False, member=k) for k in range(len(before.members))]
     for new, old in zip(models, before.members, strict=True):
         growing.grow(new, old)
