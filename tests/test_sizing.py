@@ -33,19 +33,21 @@ def test_sizes_grow_with_rows_and_items(kind, rows, items, width, dropout):
 
 
 @pytest.mark.parametrize(
-    ("rows", "items", "width", "dropout"),
+    ("rows", "items", "width", "dropout", "layers", "block"),
     [
-        (15_000, 400, 32, 0.3),
-        (98_000, 1_680, 128, 0.3),
-        (500_000, 3_400, 128, 0.3),
-        (20_000_000, 3_400, 128, 0.1),
-        (500_000, 63, 32, 0.1),
-        (150_000, 12_000, 128, 0.6),
+        (15_000, 400, 32, 0.3, 2, 0),
+        (98_000, 1_680, 128, 0.4, 2, 256),
+        (500_000, 3_400, 128, 0.2, 2, 256),
+        (20_000_000, 3_400, 128, 0.1, 2, 256),
+        (500_000, 63, 32, 0.1, 2, 0),
+        (150_000, 12_000, 128, 0.6, 1, 0),
     ],
 )
-def test_the_next_of_many_items_has_wide_vectors_that_are_held_back(rows, items, width, dropout):
+def test_the_next_of_many_items_has_wide_vectors_that_are_held_back(rows, items, width, dropout, layers, block):
     sizes = sizing.chosen(EFA(context="past"), "item", rows, items)
-    assert (sizes.width, sizes.dropout) == (width, dropout)
+    assert (sizes.width, sizes.dropout, sizes.layers, sizes.feed_forward) == (width, dropout, layers, block)
+    assert sizes.norm == ("pre" if block else None)
+    assert sizes.tied == sizes.previous == (width == 128)
 
 
 def test_what_is_said_stays():
@@ -58,13 +60,14 @@ def test_what_is_said_stays():
 
 
 @pytest.mark.parametrize(("context", "kind", "items", "shown"), [
-    ("past", "item", 12_000, True),  # of which each is seen seldom
-    ("past", "item", 1_000, False),
+    ("past", "item", 12_000, True),
+    ("past", "item", 1_000, True),
+    ("past", "item", 300, False),
     ("past", "value", 1_000, True),
     ("others", "item", 12_000, False),
     ("others", "value", 0, False),
 ])  # fmt: skip
-def test_values_and_seldom_items_are_shown_the_row_before(context, kind, items, shown):
+def test_values_and_many_items_are_shown_the_row_before(context, kind, items, shown):
     assert sizing.chosen(EFA(context=context), kind, 150_000, items).previous == shown
 
 
@@ -75,7 +78,7 @@ def test_of_tied_vectors_the_best_effort_trains_one_network():
 
 
 def test_of_long_histories_of_many_items_the_best_effort_tries_deeper_networks():
-    estimator = EFA(context="past", effort="best")
+    estimator = EFA(context="past", effort="best", tied=False, width=128)
     tried = list(sizing.others(estimator, sizing.chosen(estimator, "item", 500_000, 3500)))
     assert any(one.layers == 4 and one.feed_forward and one.norm == "pre" for one in tried)
     assert all(one.layers <= 2 for one in sizing.others(estimator, sizing.chosen(estimator, "item", 5000, 50)))

@@ -238,7 +238,7 @@ class EFAOptions(_Model):
         "sizes on held-out groups and trains an ensemble. What is said explicitly stays.",
     )
     layers: int | Literal["auto"] = _field(
-        "auto", "Layers of attention; auto for 2, and 1 where item vectors are tied.", low=1, high=256
+        "auto", "Layers of attention; auto for 2, and 1 of more than 300 items with fewer than 30 rows each.", low=1, high=256
     )
     content: Literal["mixing", "isolated"] = _field(
         "mixing",
@@ -253,22 +253,23 @@ class EFAOptions(_Model):
         high=_WIDEST,
     )
     feed_forward: int | Literal["auto"] = _field(
-        "auto", "Width of a block behind each layer; 0 for none, as auto.", low=0, high=_WIDEST
+        "auto", f"Width of a block behind each layer, 0 for none; auto for twice the {named('width')} of tied items that have 30 "
+        "rows each, and else for none.", low=0, high=_WIDEST
     )
     norm: Literal["auto", "pre", "post"] | None = _field(
-        "auto", "Layer norm before or behind each layer; auto for none."
+        "auto", "Layer norm before or behind each layer; auto for pre where there is a feed-forward block by itself, else none."
     )
     dropout: float | Literal["auto"] = _field(
         "auto",
-        "Of embeddings and layers; auto for 0.1, 0.3 for items of fewer than 100,000 rows or, of many in a past, "
-        "fewer than 1,000 rows each, 0.6 where they are tied.",
+        "Of embeddings and layers; auto for 0.1, 0.3 for items of fewer than 100,000 rows, and where they are tied for "
+        "0.6 down to 0.1, the less the more rows each has.",
         low=0,
         below=1,
     )
     tied: bool | Literal["auto"] = _field(
         "auto",
         "Predict an item by the vector that it has as context, as sure of itself as held-out groups ask for; auto does "
-        "for more than 300 items with fewer than 30 rows each.",
+        "for more than 300 items in past, and in others where they have fewer than 30 rows each.",
     )
     previous: bool | Literal["auto"] = _field(
         "auto",
@@ -303,7 +304,7 @@ class EFAOptions(_Model):
     ensemble: int | Literal["auto"] = _field(
         "auto",
         "How many members, from other start values, whose mixture predicts; auto for 1, and with the best effort "
-        "for 3, unless item vectors are tied.",
+        "for 3, unless many items are seen seldom.",
         low=1,
         high=MOST_MEMBERS,
     )

@@ -91,10 +91,10 @@ class EFA(EFAOptions, GroupEstimator):
         return replace(options, steps=steps)
 
     def _members(self, blueprint: Blueprint) -> int:
-        """Of a large catalogue a member takes most of a fit, and beside a pool of simple models a second tells little:
-        one, there."""
-        tied = any(sizes.get("tied") for sizes in blueprint.network.values())
-        usual = MEMBERS if self.effort == "best" and not tied else 1
+        """Of a large catalogue whose items are seen seldom a member takes most of a fit, and beside a pool of simple
+        models a second tells little: one, there."""
+        seldom = any(sizes.get("tied") and sizes.get("layers") == 1 for sizes in blueprint.network.values())
+        usual = MEMBERS if self.effort == "best" and not seldom else 1
         return usual if self.ensemble == "auto" else int(self.ensemble)
 
     def _gives_up(self, options: Training) -> bool:

@@ -1,12 +1,14 @@
 """How large a network is, and how strongly it is held back, where that is left open: from the sizes of the table.
 
-    width      32; of values from 500,000 rows on 64; of more than 300 items 64 from 20,000 rows on (128 of the past),
-               128 from 500,000 on
+    width      32; of values from 500,000 rows on 64; of more than 300 items 64 from 20,000 rows on, 128 from 500,000
+               on, and 128 where vectors are tied
     heads      2, and 4 from a width of 128 on
-    dropout    of values 0.1; of items 0.3 below 100,000 rows, 0.1 from there on; in wide vectors of the next item 0.3
-               up to 1,000 rows an item
-    tied       of more than 300 items with fewer than 30 rows each: one layer, width 128, dropout 0.6; an item is
+    dropout    of values 0.1; of items 0.3 below 100,000 rows, 0.1 from there on; where vectors are tied 0.6 below 30
+               rows an item, 0.4 below 100, 0.2 below 1,000, then 0.1
+    tied       of more than 300 items from 20,000 rows on, in the past, or with fewer than 30 rows each: an item is
                predicted by the vector that it has as context, and held-out groups say how sure to be
+    layers     2, and 1 where tied items have fewer than 30 rows each
+    norm       before each layer, with a feed-forward block of twice the width, where tied items have more
     previous   in the past of values and of tied items: a target is shown the row before. Vectors of items that are not
                tied are long, and learn by heart what followed what
 
@@ -43,7 +45,8 @@ class Sizes(NamedTuple):
     previous: bool = False
 
 
-MANY_ITEMS, SELDOM, OFTEN = 300, 30, 1000  # items, and rows of each
+MANY_ITEMS, SELDOM = 300, 30  # items, and rows of each
+TIED_DROPOUT = ((SELDOM, 0.6), (100, 0.4), (1000, 0.2))  # below so many rows an item
 SOME_ROWS, MANY_ROWS, MOST_ROWS = 20_000, 100_000, 500_000
 SHORTER = 4  # times fewer steps, where sizes are only compared
 LARGEST_DROPOUT = 0.5
@@ -52,30 +55,33 @@ WIDE = 128  # from which on deeper networks are tried: long histories of many it
 
 def chosen(estimator: "EFA", kind: str, rows: int, items: int) -> Sizes:
     """Of the item or the value term; what is said explicitly stays as it is."""
-    many = kind == "item" and items > MANY_ITEMS
-    tied = (
-        many and SOME_ROWS <= rows < SELDOM * items if estimator.tied == "auto" else kind == "item" and estimator.tied
+    many, seldom = kind == "item" and items > MANY_ITEMS, rows < SELDOM * items
+    tied = kind == "item" and (
+        many and rows >= SOME_ROWS and (seldom or estimator.context == "past")
+        if estimator.tied == "auto"
+        else estimator.tied
     )
     width = 64 if (many and rows >= SOME_ROWS) or (kind == "value" and rows >= MOST_ROWS) else 32
-    dense = many and not tied and rows >= SOME_ROWS and estimator.context == "past"
-    width = 128 if tied or dense or (many and rows >= MOST_ROWS) else width
+    width = 128 if tied or (many and rows >= MOST_ROWS) else width
     width = width if estimator.width == "auto" else estimator.width
     if estimator.heads == "auto":
         heads = next(number for number in (4 if width >= 128 else 2, 2, 1) if width % number == 0)
     else:
         heads = estimator.heads
         width = -(-width // heads) * heads if estimator.width == "auto" else width
-    few = kind == "item" and (rows < MANY_ROWS or (dense and rows < OFTEN * items))
-    dropout = 0.6 if tied else 0.3 if few else 0.1
+    dropout = 0.3 if kind == "item" and rows < MANY_ROWS else 0.1
+    if tied:
+        dropout = next((share for most, share in TIED_DROPOUT if rows < most * items), 0.1)
+    deep = tied and not seldom
     previous = estimator.context == "past" and bool(
         tied or kind == "value" if estimator.previous == "auto" else estimator.previous
     )
     return Sizes(
         width,
         heads,
-        (1 if tied else 2) if estimator.layers == "auto" else estimator.layers,
-        0 if estimator.feed_forward == "auto" else estimator.feed_forward,
-        None if estimator.norm == "auto" else estimator.norm,
+        (1 if tied and seldom else 2) if estimator.layers == "auto" else estimator.layers,
+        (2 * width if deep else 0) if estimator.feed_forward == "auto" else estimator.feed_forward,
+        ("pre" if deep else None) if estimator.norm == "auto" else estimator.norm,
         dropout if estimator.dropout == "auto" else estimator.dropout,
         bool(tied),
         previous,
