@@ -24,7 +24,7 @@ DROPS, FACTOR = 2, 0.25  # how often and by how much the rate falls on a plateau
 FAMILIES = (
     "bernoulli", "beta", "binomial", "censored", "exponential", "gamma", "gaussian", "hurdle", "johnson",
     "log_normal", "multivariate_gaussian", "negative_binomial", "nominal", "ordinal", "per_item", "poisson",
-    "student_t", "successes", "truncated", "zero_inflated", "zero_or",
+    "student_t", "successes", "truncated", "weibull", "zero_inflated", "zero_or",
 )  # fmt: skip
 Context = Literal["others", "past", "any"]
 OneWay = Literal["others", "past"]
@@ -238,7 +238,10 @@ class EFAOptions(_Model):
         "sizes on held-out groups and trains an ensemble. What is said explicitly stays.",
     )
     layers: int | Literal["auto"] = _field(
-        "auto", "Layers of attention; auto for 2, and 1 of more than 300 items with fewer than 30 rows each.", low=1, high=256
+        "auto",
+        "Layers of attention; auto for 2, and 1 of more than 300 items with fewer than 30 rows each.",
+        low=1,
+        high=256,
     )
     content: Literal["mixing", "isolated"] = _field(
         "mixing",
@@ -253,11 +256,15 @@ class EFAOptions(_Model):
         high=_WIDEST,
     )
     feed_forward: int | Literal["auto"] = _field(
-        "auto", f"Width of a block behind each layer, 0 for none; auto for twice the {named('width')} of tied items that have 30 "
-        "rows each, and else for none.", low=0, high=_WIDEST
+        "auto",
+        f"Width of a block behind each layer, 0 for none; auto for twice the {named('width')} of tied items that have "
+        "30 rows each, and else for none.",
+        low=0,
+        high=_WIDEST,
     )
     norm: Literal["auto", "pre", "post"] | None = _field(
-        "auto", "Layer norm before or behind each layer; auto for pre where there is a feed-forward block by itself, else none."
+        "auto",
+        "Layer norm before or behind each layer; auto for pre where tied items have 30 rows each, else none.",
     )
     dropout: float | Literal["auto"] = _field(
         "auto",

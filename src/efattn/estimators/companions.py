@@ -38,9 +38,11 @@ from efattn.simple import (
     MarkovChain,
     Popularity,
     Recipe,
+    TwoParts,
 )
 from efattn.simple.logs import suits
 from efattn.simple.low_rank import RANK
+from efattn.simple.two_parts import law
 from efattn.training import Fitting, Replay, Training
 
 if TYPE_CHECKING:
@@ -58,7 +60,7 @@ LAST = 5  # rows that the Markov chain of many items looks back at
 TREES, GROUPS, THERE = 60, 30, 0.25  # for a forest: items at most, groups and the part of all cells at least
 BRANCHES = 100  # rows, for trees of what a linear model leaves
 OF_LOGS = (GaussianConditional, Forest, Kriging)  # also offered as models of logarithms
-BY_POSITION = (LinearModel, LinearTrees, GaussianConditional, Forest)  # and with positions as items
+BY_POSITION = (LinearModel, LinearTrees, TwoParts, GaussianConditional, Forest)  # and with positions as items
 MANY = 500  # items, from which on a low rank need not hold who goes with whom
 EPOCHS = 100  # of a simple model that is trained as networks are
 
@@ -309,8 +311,7 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
                 offers.append(MarkovChain(last=LAST, followers=FOLLOWERS))
         offers.append(Popularity())
     if "value" in blueprint.terms:
-        offers.append(LinearModel())
-        offers += [LinearTrees()] if blueprint.train.count >= BRANCHES else []
+        offers += _linear(blueprint)
         likely = _over_items(blueprint.train, items, blueprint.schema.lags + 1, context)
         likely += _by_position(blueprint, context)
         offers += likely
@@ -333,14 +334,21 @@ def _over_items(train: Groups, items: int, times: int, context: Context) -> list
     return _gaussians(train, items, times) + trees
 
 
+def _linear(blueprint: Blueprint) -> list[Recipe]:
+    assert blueprint.train is not None
+    if blueprint.train.count < BRANCHES:
+        return [LinearModel()]
+    parts = blueprint.family is not None and law(blueprint.family) is not None
+    return [LinearModel(), LinearTrees(), *([TwoParts()] if parts else [])]
+
+
 def _by_position(blueprint: Blueprint, context: Context) -> list[Recipe]:
     """With positions as items, where groups have them in common."""
     positions, train = blueprint.schema.positions, blueprint.train
     if positions is None or train is None:
         return []
     placed = replace(train, every=replace(train.every, item=positions.in_groups(train)))
-    linear: list[Recipe] = [LinearModel(), *([LinearTrees()] if train.count >= BRANCHES else [])]
-    several = linear + _over_items(placed, len(positions), 1, context)
+    several = _linear(blueprint) + _over_items(placed, len(positions), 1, context)
     return [replace(one, by_position=True) for one in several if isinstance(one, BY_POSITION)]
 
 

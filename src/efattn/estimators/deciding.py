@@ -46,6 +46,7 @@ FEW_TREES = 15  # of each item
 RUNAWAY = 1.0  # nats a value by which means are better than a line that runs away
 HEAVY = 0.02  # nats a value by which a law of heavy tails has to be better, besides
 TAILS = ("student_t", "johnson")
+CAREFUL = (*TAILS, "weibull")  # laws that have to be better by two standard errors
 DEGREES = (3.0, 10.0)  # of freedom, besides those of the rival
 NO_SIMPLER = {
     ("zero_or(gamma)", "zero_or(log_normal)"),
@@ -107,7 +108,7 @@ def _best(scores: dict[str, Tensor]) -> str:
     best, *others = scores
     for name in others:
         gain, weight = scores[name][:, 0] - scores[best][:, 0], scores[best][:, 1].sum()
-        errors = 2.0 if name.startswith(TAILS) or best == "beta" else float((best, name) not in NO_SIMPLER)
+        errors = 2.0 if name.startswith(CAREFUL) or best == "beta" else float((best, name) not in NO_SIMPLER)
         least = HEAVY * float(weight) if name.startswith(TAILS) else 0.0
         cut = gain.clamp_max(FAR * float(gain.abs().median()))
         clear = any(float(x.sum()) > errors * float(((x - x.mean()) ** 2).sum().sqrt()) for x in (gain, cut))

@@ -30,7 +30,13 @@ from efattn.families import Family, PerItem, Product
 from efattn.families.evidence import FAR, OVERDISPERSED, are_whole
 
 Spec = str | Family
-POSITIVE = ("gaussian", "gamma", "log_normal", "student_t")  # what positive numbers may be, the simplest first
+POSITIVE = (
+    "gaussian",
+    "gamma",
+    "log_normal",
+    "weibull",
+    "student_t",
+)  # what positive numbers may be, the simplest first
 REAL, COUNTS = ("gaussian", "student_t", "johnson"), ("poisson", "negative_binomial")
 SHARES = ("beta", "gaussian", "student_t")  # what numbers between 0 and 1 may be, whose tails may be heavier
 DEGREES = 5.0  # of freedom, with which heavy tails are a rival; how heavy is asked once they are chosen
@@ -38,7 +44,7 @@ SHOWN = 4  # items by name
 OFTEN, MOST_TRIALS = 0.01, 100_000  # successes per trial, for counts to be of trials; of fewer a rate says the same
 NEAR = 5  # a whole number, below which there is not far to 0
 ZEROS = 0.05  # the share of zeros among numbers >= 0, from which on they may be of their own
-AMOUNTS = (families.ZeroOr(), families.ZeroOr(families.LogNormal()))
+AMOUNTS = (families.ZeroOr(), families.ZeroOr(families.LogNormal()), families.ZeroOr(families.Weibull()))
 INFLATED = (families.ZeroInflated(families.Poisson()), families.ZeroInflated())
 WITHOUT_ZEROS = (families.Hurdle(families.Poisson()), families.Hurdle())
 

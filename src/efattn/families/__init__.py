@@ -35,6 +35,7 @@ from efattn.families.product import Product
 from efattn.families.student_t import StudentT
 from efattn.families.successes import Successes
 from efattn.families.truncated import Truncated
+from efattn.families.weibull import Weibull
 from efattn.families.zero_inflated import ZeroInflated
 from efattn.families.zero_or import ZeroOr
 
@@ -49,6 +50,7 @@ FAMILIES: tuple[type[Family], ...] = (
     MultivariateGaussian,
     Gamma,
     LogNormal,
+    Weibull,
     Exponential,
     Beta,
     NegativeBinomial,

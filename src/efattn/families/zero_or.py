@@ -20,10 +20,11 @@ from efattn.families.gamma import Gamma
 from efattn.families.log_normal import LogNormal
 from efattn.families.marginal import average, observed
 from efattn.families.moments import LEAST
-from efattn.families.stable import bounded, precise, precisely
+from efattn.families.stable import bounded, precise, precisely, unbounded
 from efattn.families.supports import PositiveReals, ZeroAndMore
 
 BOUND, POWER = 20.0, 0.5
+ODDS = 12.0  # of the logarithm of odds
 MOST = 0.9  # of the largest probability of 0 that a mean and a variance allow
 STEPS = 30  # of Newton's
 SMALL = 2.0  # standard deviations below the usual amount
@@ -35,8 +36,8 @@ BASE = Gamma()
 @final
 @dataclass(frozen=True)
 class ZeroOr(Family):
-    """0, or a number > 0 of `base`: Gamma() or LogNormal(). zeros: whether the odds of 0, relative to the mean, are the
-    same for all rows ("learned", around which a network may still move them) or "predicted"."""
+    """0, or a number > 0 of `base`: Gamma(), LogNormal() or Weibull(). zeros: whether the odds of 0, relative to the
+    mean, are the same for all rows ("learned", around which a network may still move them) or "predicted"."""
 
     base: Family = BASE
     zeros: Literal["learned", "predicted"] = "learned"
@@ -127,6 +128,11 @@ class ZeroOr(Family):
         base = self.base.from_moments(inner, variance / some - zero * inner**2, start[:-1].double())
         own = torch.where(capped, -zero.logit() - POWER * log_inner, z)
         return torch.cat([base, own.unsqueeze(-1)], -1).to(mean.dtype)
+
+    def of_parts(self, logit: torch.Tensor, amount: torch.Tensor) -> torch.Tensor:
+        """f with these odds of an amount (...,), and this law of it (..., size of the base)."""
+        z = unbounded(logit.clamp(-ODDS, ODDS), BOUND) - POWER * self.base.mean(amount).log()
+        return torch.cat([amount, z[..., None]], -1)
 
     def on_its_scale(self, f: torch.Tensor, y: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor] | None:
         """That of the base; nothing lies as far below as a small amount."""

@@ -1,7 +1,7 @@
 """Simple models, each written once: peers of EFA in their own right, and companions of its networks.
 
-values   ItemMean, ShrunkMean, LinearModel, LinearTrees, GaussianConditional, RidgePerItem, LassoPerItem,
-         InverseDistance, Kriging, Forest, Persistence
+values   ItemMean, ShrunkMean, LinearModel, LinearTrees, TwoParts, GaussianConditional, RidgePerItem,
+         LassoPerItem, InverseDistance, Kriging, Forest, Persistence
 items    Popularity, MarkovChain, ItemLogit, AdditiveLogit, EASE, ItemNeighbours
 
 Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict
@@ -23,12 +23,14 @@ from efattn.simple.linear import InverseDistance, LassoPerItem, Persistence, Rid
 from efattn.simple.linear_model import LinearModel
 from efattn.simple.linear_trees import LinearTrees
 from efattn.simple.neighbours import EASE, ItemNeighbours
+from efattn.simple.two_parts import TwoParts
 
 RECIPES: tuple[type[Recipe], ...] = (
     ItemMean,
     ShrunkMean,
     LinearModel,
     LinearTrees,
+    TwoParts,
     GaussianConditional,
     RidgePerItem,
     LassoPerItem,
