@@ -192,22 +192,25 @@ def _calm(options: Training) -> Training:
 
 class Shares(NamedTuple):
     """Of companions, by term. new: where an item was never seen, if they are others; holes: of each companion, pairs of
-    the part of the context that is missing and its share there; powers: in a pool, of the networks and of each."""
+    the part of the context that is missing and its share there; powers: in a pool, of the networks and of each; moves:
+    of each companion (residuals.py)."""
 
     usual: Mapping[str, Sequence[float]]
     new: Mapping[str, Sequence[float]] = {}
     holes: Mapping[str, Sequence[tuple[tuple[float, float], ...]]] = {}
     powers: Mapping[str, Sequence[float]] = {}
+    moves: Mapping[str, Sequence[tuple[tuple[float, float, float], ...]]] = {}
 
-    def of(self, name: str, k: int) -> tuple[float, float | None, tuple[tuple[float, float], ...], float]:
-        """Of one companion of a term."""
+    def of(self, name: str, k: int) -> tuple[Any, ...]:
+        """Of one companion of a term: share, new, holes, power, moves."""
         new = self.new[name][k] if name in self.new else None
         power = self.powers[name][k + 1] if name in self.powers else 0.0
-        return self.usual[name][k], new, self.holes[name][k] if name in self.holes else (), power
+        holes, moves = (each[name][k] if name in each else () for each in (self.holes, self.moves))
+        return self.usual[name][k], new, holes, power, moves
 
     def ever(self, name: str, k: int) -> bool:
         """Whether it has any."""
-        share, new, holes, power = self.of(name, k)
+        share, new, holes, power, _ = self.of(name, k)
         return bool(share or new or power or any(part for _, part in holes))
 
 

@@ -214,6 +214,16 @@ def power(given: Any) -> float:
     return float(given)
 
 
+def moves(given: Any) -> tuple[tuple[float, float, float], ...]:
+    """How a companion's law is moved and spread, and parts of its share; older files have none."""
+    several = tuple(tuple(move) for move in given)
+    if any(len(move) != 3 or not all(_number(x) for x in move) for move in several):
+        raise DataError("the law of its companion is none")
+    if several and not (abs(sum(part for *_, part in several) - 1) < 1e-6 and min(part for *_, part in several) >= 0):
+        raise DataError("the parts of its companion's law are not the whole")
+    return several
+
+
 def powers(told: Any, model: Model) -> dict[str, float]:
     """By term of items, that of the networks in its pool."""
     if not isinstance(told, dict) or not all(name in model.terms and model[name].of_items for name in told):

@@ -147,11 +147,11 @@ class _Fit:
         estimator, parts = self.estimator, self.blueprint.parts
         number = estimator._members(self.blueprint)
         networks = [trained.models[k * number : (k + 1) * number] for k in range(len(parts))]
-        usual, powers, told, scores = shares.chosen(some.parts, networks, offers, trained.history)
+        usual, powers, moves, told, scores = shares.chosen(some.parts, networks, offers, trained.history)
         holes = missing_values.chosen(some.parts, networks, offers, usual, trained.history)
         how: Any = (estimator.context, self._part_options, estimator.seed, self.stages)
         new, more = new_items.chosen(some.parts, networks, offers, *how)
-        chosen = companions.Shares(usual, new, holes, powers)
+        chosen = companions.Shares(usual, new, holes, powers, moves)
         notes = [] if some is self.blueprint else [telling.sampled(some)]
         notes += [*members.unfinished(trained, self._part_options), *members.given_up(trained), *told, *more]
         beside = [companions.beside(mine, chosen) for mine in offers]

@@ -157,7 +157,8 @@ def _companions(
             new = None if new is None else file_checks.share(new)
             holes = file_checks.hole_shares(told.get("hole_shares", ()))
             power = file_checks.power(told.get("power", 0.0))
-            made.append(Companion(*simple_model, file_checks.share(told["share"]), new, holes, power))
+            moves = file_checks.moves(told.get("moves", ()))
+            made.append(Companion(*simple_model, file_checks.share(told["share"]), new, holes, power, moves))
         file_checks.check_shares(made)
         companions[name] = tuple(made)
     return companions

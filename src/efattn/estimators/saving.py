@@ -84,8 +84,8 @@ def _about(companion: Companion) -> dict[str, Any]:
     model = _inner(companion)
     old = isinstance(model, InOtherUnits)
     items = model.items if old else model.family.size if model.of_items else model.items if model.has_items else 0
-    shares = {"share": companion.share, "new_share": companion.new, "hole_shares": companion.holes}
-    shares |= {"power": companion.power}
+    shares: dict[str, Any] = {"share": companion.share, "new_share": companion.new, "hole_shares": companion.holes}
+    shares |= {"power": companion.power, "moves": companion.moves}
     return {"recipe": companion.recipe.to_json(), **shares, "items": items, "other_units": old}
 
 

@@ -11,7 +11,8 @@ then the simplest part alone has a share beside the pool.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor
 
 from efattn.data import Groups
 from efattn.errors import Note, option
-from efattn.estimators import pooling
+from efattn.estimators import pooling, residuals
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
 from efattn.estimators.looking import mean_log_jacobian
@@ -156,12 +157,12 @@ def chosen(
     networks: Sequence[Sequence[Model]],
     offers: Sequence[Mapping[str, Sequence[Offer]]],
     history: Sequence[Record] = (),
-) -> tuple[dict[str, list[float]], dict[str, list[float]], list[Note], dict[str, dict[str, float]]]:
-    """By term, the share of each companion; the powers of its pool, if it has one; that in words; and log scores per
-    held-out target, of all together, of the networks and of each simple model alone. offers: of each part, by term;
-    history: of the networks."""
+) -> tuple[dict[str, list[float]], dict[str, list[float]], dict[str, Any], list[Note], dict[str, dict[str, float]]]:
+    """By term, the share of each companion; the powers of its pool, if it has one; how laws are moved and spread; that
+    in words; and log scores per held-out target, of all together, of the networks and of each simple model alone.
+    offers: of each part, by term; history: of the networks."""
     shares, notes, scores = dict[str, list[float]](), list[Note](), dict[str, dict[str, float]]()
-    powers = dict[str, list[float]]()
+    powers, moves = dict[str, list[float]](), dict[str, Any]()
     for name, first in offers[0].items():
         held = scored(parts, name, networks, [[one.model for one in mine[name]] for mine in offers])
         recipes = [one.recipe for one in first]
@@ -175,8 +176,12 @@ def chosen(
         best = best_shares(known, held.weight, held.groups, simplest)
         shares[name], together = best[1:].tolist(), held.mean(best)
         pool = pooling.chosen(parts, name, networks, offers, best)
+        law = _residuals(parts, name, offers, held._replace(values=known), best, simplest) if pool is None else None
+        if law is not None:
+            best, moves[name], together = law.shares, law.moves, law.score
+            shares[name] = best[1:].tolist()
         if pool is None:
-            notes.append(_words(name, recipes, best, held))
+            notes.append(_words(name, recipes, best, held, together))
         else:
             powers[name], beside = pool.powers, pool.beside(simplest)
             shares[name] = [beside if k == simplest else 0.0 for k in range(1, len(best))]
@@ -184,7 +189,27 @@ def chosen(
             notes.append(_pooled_words(name, recipes, pool.powers, held, best, together))
         alone = [held.mean(one) for one in torch.eye(len(best), dtype=torch.float64)]
         scores[name] = _named([TOGETHER, "network", *(type(one).__name__ for one in recipes)], [together, *alone])
-    return shares, powers, notes, scores
+    return shares, powers, moves, notes, scores
+
+
+def _residuals(
+    parts: Sequence[Blueprint],
+    name: str,
+    offers: Sequence[Mapping[str, Sequence[Offer]]],
+    held: Held,
+    best: Tensor,
+    simplest: int | None,
+) -> residuals.Found | None:
+    """How simple models' laws are moved and spread."""
+
+    def of_others(models: Sequence[Sequence[Conditionals]]) -> Tensor:
+        found = scored(parts, name, [[]] * len(parts), models)
+        assert found is not None
+        return found.values
+
+    models = [[one.model for one in mine[name]] for mine in offers]
+    how = partial(best_shares, simplest=simplest)
+    return residuals.chosen(residuals.Known(*held), best, models, of_others, how)
 
 
 def _named(kinds: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
@@ -207,7 +232,7 @@ def _pooled_words(
     return Note("companions", words, option="companions")
 
 
-def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> Note:
+def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held, together: float) -> Note:
     alone = [held.mean(one) for one in torch.eye(len(shares), dtype=torch.float64)]
     best = max(range(1, len(alone)), key=lambda k: alone[k])
     told = f"log-likelihood per held-out target: networks alone {alone[0]:.4f}, "
@@ -217,7 +242,7 @@ def _words(name: str, recipes: Sequence[Recipe], shares: Tensor, held: Held) -> 
     if not parts or float(shares[0]) >= 1 - MOST:
         return Note("companions", f"A simple model beside the network of {name!r} does not help ({told}).")
     words = f"Shares of the mixture of {name!r}: {', '.join(parts)}, the network {float(shares[0]):.0%} "
-    words += f"({told}, together {held.mean(shares):.4f})"
+    words += f"({told}, together {together:.4f})"
     top = int(shares.argmax())
     if top and float(shares[top]) > 0.5:
         words += f". Most of it is a simple model, {type(recipes[top - 1]).__name__}"

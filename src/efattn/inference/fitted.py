@@ -22,6 +22,7 @@ from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
 from efattn.inference.calibration import Calibration
 from efattn.inference.devices import on, resolved
+from efattn.inference.moved import Moved, Once
 from efattn.inference.pool import Pool
 from efattn.models import Conditionals, Model, Scores, Term
 from efattn.network import Context
@@ -35,7 +36,8 @@ class Companion(NamedTuple):
     """A simple model that predicts together with the networks, and its share of the mixture; new: its share where a
     row's item was never seen, None for the same; holes: parts of the values that a row may see which are missing, from
     few to many and the same for all companions of a term, each with its share there; empty for the same; power: in the
-    pool of its term, if that has one."""
+    pool of its term, if that has one; moves: how its law is moved and spread (moved.py), each with a part of its share,
+    empty for the plain law alone."""
 
     recipe: Recipe
     model: Conditionals
@@ -43,6 +45,18 @@ class Companion(NamedTuple):
     new: float | None = None
     holes: tuple[tuple[float, float], ...] = ()
     power: float = 0.0
+    moves: tuple[tuple[float, float, float], ...] = ()
+
+    def parts(self, items: int) -> "list[Part]":
+        """items: from which on they were never seen."""
+        if not self.moves:
+            return [Part(self.model, self.share, "cpu", self.new, items, self.holes)]
+        once, found = Once(self.model), list[Part]()
+        for step, narrower, part in self.moves:
+            new = None if self.new is None else part * self.new
+            holes = tuple((gone, part * share) for gone, share in self.holes)
+            found.append(Part(Moved(once, (step, narrower)), part * self.share, "cpu", new, items, holes))
+        return found
 
 
 class Part(NamedTuple):
@@ -181,7 +195,7 @@ class Fitted:
             for several in zip(*(one.holes for one in companions), strict=True)
         )
         networks = [Part(model[name], left, self.where, new, items, holes) for model in self.members]
-        beside = [Part(one.model, one.share, "cpu", one.new, items, one.holes) for one in companions]
+        beside = [part for one in companions for part in one.parts(items)]
         if name not in self.powers or not companions:
             return (*networks, *beside)
         powers = [self.powers[name] / members] * members + [one.power for one in companions]

@@ -1,0 +1,88 @@
+"""Laws of simple models as their residuals were in groups left out: narrower, wider, moved (inference/moved.py).
+
+Each companion with a share worth speaking of may also say the same with another spread or place, and all of these get
+shares as the parts of a mixture do. Half of the held-out groups is scored by shares of the other half: where that
+beats the plain mixture by more than its standard error, it is taken.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from efattn.inference.moved import Move, Moved, Once, may_spread, may_step
+from efattn.models import Conditionals
+
+SPOKEN_OF = 0.1  # share of a companion
+LEAST, MOST = 20, 50_000  # groups that decide, and rows that are looked at
+SPREADS: tuple[Move, ...] = ((0.0, 1.0), (0.0, -1.0), (0.0, -2.2))
+STEPS: tuple[Move, ...] = ((-0.7, 0.7), (0.7, 0.7))
+STAY: Move = (0.0, 0.0)
+
+
+class Known(NamedTuple):
+    """Of held-out targets: values (target, part), weight, group."""
+
+    values: Tensor
+    weight: Tensor
+    group: Tensor
+
+
+class Found(NamedTuple):
+    """shares: of all parts; moves: by companion, each with the part of its share; score: per target, of groups that
+    neither were chosen by."""
+
+    shares: Tensor
+    moves: list[tuple[tuple[float, float, float], ...]]
+    score: float
+
+
+Scored = Callable[[Sequence[Sequence[Conditionals]]], Tensor]
+Shares = Callable[[Tensor, Tensor, int], Tensor]
+
+
+@torch.no_grad()
+def chosen(
+    known: Known, shares: Tensor, models: Sequence[Sequence[Conditionals]], scored: Scored, best: Shares
+) -> Found | None:
+    """known, shares: of networks first, then of companions; models: of each part of the table, the companions; scored:
+    log scores (target, model) of others in their place; best: the shares of such a table. None where it stays as it
+    is."""
+    of = [k for k, share in enumerate(shares[1:].tolist()) if share > SPOKEN_OF and may_spread(models[0][k].family)]
+    if not of or len(known.group.unique()) < LEAST or len(known.values) > MOST:
+        return None
+    moves = [(k, move) for k in of for move in (*SPREADS, *(STEPS if may_step(models[0][k].family) else ()))]
+    once = [{k: Once(mine[k]) for k in of} for mine in models]
+    every = torch.cat([known.values, scored([[Moved(mine[k], move) for k, move in moves] for mine in once])], 1)
+    every = every.nan_to_num(-torch.inf)
+    half = known.group.unique(return_inverse=True)[1] % 2 == 0
+    plain, other = (_by_halves(table, known, half, best) for table in (known.values, every))
+    gain = torch.zeros(int(known.group.max()) + 1, dtype=torch.float64)
+    gain.index_add_(0, known.group, (other - plain) * known.weight)
+    if not float(gain.sum()) > float(gain.square().sum().sqrt()):
+        return None
+    found = best(every, known.weight, len(known.group.unique()))
+    parts = known.values.shape[1]
+    whole, laws = found[:parts].clone(), [[(*STAY, float(share))] for share in found[1:parts]]
+    for (k, move), share in zip(moves, found[parts:].tolist(), strict=True):
+        whole[k + 1] += share
+        laws[k].append((*move, share))
+    score = float(other @ known.weight / known.weight.sum())
+    return Found(whole, [_of_one(one) for one in laws], score)
+
+
+def _by_halves(table: Tensor, known: Known, half: Tensor, best: Shares) -> Tensor:
+    """(target,): log scores by shares of the groups in the other half."""
+    found = torch.zeros(len(table), dtype=torch.float64)
+    for rows in (half, ~half):
+        shares = best(table[~rows], known.weight[~rows], len(known.group[~rows].unique()))
+        found[rows] = (table[rows] + shares.clamp_min(1e-300).log()).logsumexp(1)
+    return found
+
+
+def _of_one(law: list[tuple[float, float, float]]) -> tuple[tuple[float, float, float], ...]:
+    """As parts of a whole; empty where it is the plain law alone."""
+    total = sum(share for *_, share in law)
+    there = [(step, narrower, share / total) for step, narrower, share in law if share]
+    return tuple(there) if any((step, narrower) != STAY for step, narrower, _ in there) else ()
