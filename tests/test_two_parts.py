@@ -62,6 +62,8 @@ def test_what_it_says_of_a_row_is_what_its_parts_say():
 
 def test_a_saved_one_says_the_same(tmp_path):
     model = SimpleModel(simple.TwoParts(8), family="zero_or").fit(worked(), **ROLES)
+    chosen = model.fitted_.members[0]["hours"].chosen_options()
+    assert all(isinstance(chosen[name], tuple) for name in ("some", "amount"))
     model.save(tmp_path / "m.efattn")
     assert load(tmp_path / "m.efattn").predict(worked(seed=2)).equals(model.predict(worked(seed=2)))
 

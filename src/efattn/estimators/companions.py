@@ -342,7 +342,7 @@ def _linear(blueprint: Blueprint) -> list[Recipe]:
     if blueprint.train.count < BRANCHES:
         return [LinearModel()]
     parts = blueprint.family is not None and law(blueprint.family) is not None
-    return [LinearModel(), LinearTrees(), *([TwoParts()] if parts else [])]
+    return [LinearModel(), TwoParts() if parts else LinearTrees()]
 
 
 def _by_position(blueprint: Blueprint, context: Context) -> list[Recipe]:

@@ -30,11 +30,12 @@ from efattn.estimators.looking import mean_log_jacobian
 from efattn.families import Family, Product, StudentT
 from efattn.models import Conditionals
 from efattn.network import Context
-from efattn.simple import DirectlyFitted, Forest, ItemMean, LinearModel, Recipe
+from efattn.simple import DirectlyFitted, Forest, ItemMean, LinearModel, Recipe, TwoParts
 from efattn.simple.at_positions import alike
 from efattn.simple.linear_fit import CHOSEN, FIRST, SHIFTS, shifted
 from efattn.simple.linear_model import PenalisedLinear
 from efattn.simple.logs import suits
+from efattn.simple.two_parts import law
 
 HELD, SPLITS = 0.25, 3  # share left out, and how often
 LARGE = 500_000  # rows looked at times items, from which on what each item looks like on its own decides
@@ -151,7 +152,8 @@ def _judged(family: Family, mine: Blueprint, context: Context, penalties: Sequen
     assert mine.train is not None
     positions = mine.schema.positions is not None
     each = [tuple((FIRST | dict.fromkeys(CONTEXT, penalty))[name] for name in CHOSEN) for penalty in penalties]
-    lines = [LinearModel(penalty=one, seconds=4 * SECONDS, by_position=positions) for one in each]
+    lines: list[Recipe] = [LinearModel(penalty=one, seconds=4 * SECONDS, by_position=positions) for one in each]
+    lines += [TwoParts(trees=0, seconds=SECONDS / 6, by_position=positions)] if law(Product((family,))) else []
     best = _best_under(lines, mine, context, zeros)
     if mine.schema.roles.exposure is not None or mine.schema.roles.noise is not None:
         return best

@@ -69,7 +69,7 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
         lines.append(f"  Powers in a pool with the companions: the network {fitted.powers[name]:.2f}, {told}.")
     elif companions:
         told = ", ".join(f"{one.recipe.label} {one.share:.0%}" for one in companions)
-        left = 1 - sum(one.share for one in companions)
+        left = max(1 - sum(one.share for one in companions), 0.0)
         simple = " Most of it is a simple model." if max(one.share for one in companions) > 0.5 else ""
         who = "networks" if several > 1 else "network"
         lines.append(f"  Companions and their shares of the mixture: {told}; the {who} {left:.0%}.{simple}")

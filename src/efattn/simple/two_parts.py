@@ -25,11 +25,15 @@ from efattn.simple.linear_trees import LinearTrees
 @dataclass(frozen=True)
 class TwoParts(Recipe):
     """A model of whether there is anything and one of the amounts, for the family zero_or. trees: of each, 0 for linear
-    models alone; seconds: that both may look for their penalties; by_position: with the place in the group as item."""
+    models alone; seconds: that both may look for their penalties; by_position: with the place in the group as item;
+    some, amount: penalties of each, as of LinearModel; spread: of the amounts."""
 
     trees: int = 60
     seconds: float = 20.0
     by_position: bool = False
+    some: tuple[float, ...] | None = None
+    amount: tuple[float, ...] | None = None
+    spread: tuple[float, ...] | None = None
     models = "value"
     times = True
 
@@ -41,9 +45,11 @@ class TwoParts(Recipe):
                 f"TwoParts is for a law of nothing or an amount: choose {option('family', 'zero_or')}.", option="family"
             )
         how: dict[str, Any] = {"seconds": self.seconds / 2, "by_position": self.by_position}
-        recipe = LinearTrees(self.trees, **how) if self.trees else LinearModel(**how)
-        inner = [recipe.build(replace(setting, family=Product((one,)))) for one in (Bernoulli(), family.base)]
-        return Both(setting, family, *inner)
+        recipe: Recipe = LinearTrees(self.trees, **how) if self.trees else LinearModel(**how)
+        some = replace(recipe, penalty=self.some)  # type: ignore[type-var]
+        amount = replace(recipe, penalty=self.amount, spread=self.spread)  # type: ignore[type-var]
+        both = ((some, Bernoulli()), (amount, family.base))
+        return Both(setting, family, *(one.build(replace(setting, family=Product((of,)))) for one, of in both))
 
 
 def law(family: Family) -> ZeroOr | None:
@@ -57,6 +63,12 @@ class Both(DirectlyFitted):
     def __init__(self, setting: Setting, family: ZeroOr, some: Conditionals, amount: Conditionals) -> None:
         super().__init__(setting.family, setting.context)
         self.law, self.some, self.amount = family, some, amount
+
+    def chosen_options(self) -> dict[str, Any]:
+        assert isinstance(self.some, DirectlyFitted)
+        assert isinstance(self.amount, DirectlyFitted)
+        some, amount = self.some.chosen_options(), self.amount.chosen_options()
+        return {"some": some["penalty"], "amount": amount["penalty"], "spread": amount["spread"]}
 
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         for inner, of in ((self.some, _some), (self.amount, _amount)):
