@@ -77,8 +77,8 @@ def test_of_tied_vectors_the_best_effort_trains_one_network():
     assert EFA(effort="best", ensemble=2)._members(blueprint) == 2
 
 
-def test_of_long_histories_of_many_items_the_best_effort_tries_deeper_networks():
-    estimator = EFA(context="past", effort="best", tied=False, width=128)
+def test_of_many_rows_of_many_items_the_best_effort_tries_deeper_networks():
+    estimator = EFA(effort="best")
     tried = list(sizing.others(estimator, sizing.chosen(estimator, "item", 500_000, 3500)))
     assert any(one.layers == 4 and one.feed_forward and one.norm == "pre" for one in tried)
     assert all(one.layers <= 2 for one in sizing.others(estimator, sizing.chosen(estimator, "item", 5000, 50)))
