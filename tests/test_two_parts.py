@@ -68,6 +68,20 @@ def test_a_saved_one_says_the_same(tmp_path):
     assert load(tmp_path / "m.efattn").predict(worked(seed=2)).equals(model.predict(worked(seed=2)))
 
 
+@pytest.mark.parametrize("item", [None, "day"])
+def test_beside_networks_it_is_kept_in_their_file(tmp_path, item):
+    table = worked(people=40, shown=False)
+    roles = {"group": "person", "value": "hours", **({"order": "day"} if item is None else {"item": item})}
+    two = [simple.TwoParts(8), *([simple.TwoParts(8, by_position=True)] if item is None else [])]
+    model = EFA(companions=two, family="zero_or", terms="value", width=8, training=Training(steps=8))
+    model.fit(table, **roles, progress=False)
+    assert any(isinstance(one.recipe, simple.TwoParts) for one in model.fitted_.companions["hours"])
+    model.save(tmp_path / "m.efattn")
+    new = worked(people=5, seed=4, shown=False)
+    new = new if item is None else new.with_columns(pl.col("day") + 3)  # some days were never seen
+    assert load(tmp_path / "m.efattn").predict(new).equals(model.predict(new))
+
+
 def test_it_stands_beside_networks_of_such_values_alone():
     table, asked = worked(), []
     roles = {**ROLES, "progress": False, "planned": asked.append}

@@ -63,6 +63,7 @@ class Both(DirectlyFitted):
     def __init__(self, setting: Setting, family: ZeroOr, some: Conditionals, amount: Conditionals) -> None:
         super().__init__(setting.family, setting.context)
         self.law, self.some, self.amount = family, some, amount
+        self.items, self.has_items = max(setting.items, 1), setting.items > 0
 
     def chosen_options(self) -> dict[str, Any]:
         assert isinstance(self.some, DirectlyFitted)
