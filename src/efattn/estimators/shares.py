@@ -124,9 +124,9 @@ def best_shares(
     if simplest is not None:
         extra[simplest] = max(float(extra[simplest]), min(count / max(len(values), 1), MOST * count))
     share = torch.full((parts,), 1 / parts, dtype=torch.float64)
+    p = (finite - finite.amax(1, keepdim=True)).exp()
     for _ in range(ROUNDS):
-        mine = (finite + share.clamp_min(1e-300).log()).softmax(1)
-        new = (weight @ mine + extra) / (count + extra.sum())
+        new = (share * ((weight / (p @ share).clamp_min(1e-300)) @ p) + extra) / (count + extra.sum())
         moved, share = float((new - share).abs().max()), new
         if moved < 1e-6:
             break
