@@ -21,6 +21,7 @@ from efattn.errors import DataError, EfattnError, named, option
 from efattn.estimators import levels, members, saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion
+from efattn.inference.moved import Moves
 from efattn.models import Conditionals, Model
 from efattn.network import Context
 from efattn.simple import (
@@ -199,7 +200,7 @@ class Shares(NamedTuple):
     new: Mapping[str, Sequence[float]] = {}
     holes: Mapping[str, Sequence[tuple[tuple[float, float], ...]]] = {}
     powers: Mapping[str, Sequence[float]] = {}
-    moves: Mapping[str, Sequence[tuple[tuple[float, float, float], ...]]] = {}
+    moves: Mapping[str, Sequence[Moves]] = {}
 
     def of(self, name: str, k: int) -> tuple[Any, ...]:
         """Of one companion of a term: share, new, holes, power, moves."""

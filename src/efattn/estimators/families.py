@@ -30,13 +30,8 @@ from efattn.families import Family, PerItem, Product
 from efattn.families.evidence import FAR, OVERDISPERSED, are_whole
 
 Spec = str | Family
-POSITIVE = (
-    "gaussian",
-    "gamma",
-    "log_normal",
-    "weibull",
-    "student_t",
-)  # what positive numbers may be, the simplest first
+# what positive numbers may be, the simplest first
+POSITIVE = ("gaussian", "gamma", "log_normal", "weibull", "student_t")
 REAL, COUNTS = ("gaussian", "student_t", "johnson"), ("poisson", "negative_binomial")
 SHARES = ("beta", "gaussian", "student_t")  # what numbers between 0 and 1 may be, whose tails may be heavier
 DEGREES = 5.0  # of freedom, with which heavy tails are a rival; how heavy is asked once they are chosen

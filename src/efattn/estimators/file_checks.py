@@ -16,6 +16,7 @@ from efattn.errors import DataError, Note
 from efattn.estimators.base import GroupEstimator
 from efattn.families import Product
 from efattn.inference import Calibration, Companion
+from efattn.inference.moved import Moves
 from efattn.models import Model
 
 TIMES = ("instant", "number")
@@ -214,7 +215,7 @@ def power(given: Any) -> float:
     return float(given)
 
 
-def moves(given: Any) -> tuple[tuple[float, float, float], ...]:
+def moves(given: Any) -> Moves:
     """How a companion's law is moved and spread, and parts of its share; older files have none."""
     several = tuple(tuple(move) for move in given)
     if any(len(move) != 3 or not all(_number(x) for x in move) for move in several):

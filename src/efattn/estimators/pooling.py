@@ -96,19 +96,29 @@ def chosen(
     known = _together([one for one in tables if one is not None])
     if known is None or len(known.group.unique()) < LEAST:
         return None
-    half = known.group.unique(return_inverse=True)[1] % 2 == 0
+    half = half_of_groups(known.group)
     values, whole = torch.zeros(len(half), dtype=torch.float64), powers(known, shares)
     for rows in (half, ~half):
         values[rows] = scored(known.some(rows), powers(known.some(~rows), shares, whole))
     alone = known.of_items()
     linear = (alone + shares.clamp_min(1e-300).log()).logsumexp(1)
-    gain = torch.zeros(int(known.group.max()) + 1, dtype=torch.float64)
-    gain.index_add_(0, known.group, (values - linear) * known.weight)
-    if not float(gain.sum()) > float(gain.square().sum().sqrt()):
+    if not surely_better(values, linear, known.weight, known.group):
         return None
     if any(one.held is not None and one.held is not _some(one, cells) for one in parts):
         whole = _by_more(parts, name, networks, offers, shares, whole)
     return Pooled(whole.tolist(), values, known.weight, alone, len(known.group.unique()))
+
+
+def half_of_groups(group: Tensor) -> Tensor:
+    """(target,): whether its group is in the first half."""
+    return group.unique(return_inverse=True)[1] % 2 == 0
+
+
+def surely_better(values: Tensor, plain: Tensor, weight: Tensor, group: Tensor) -> bool:
+    """(target,) each: whether these log scores are higher by more than the standard error over groups."""
+    gain = torch.zeros(int(group.max()) + 1, dtype=torch.float64)
+    gain.index_add_(0, group, (values - plain) * weight)
+    return float(gain.sum()) > float(gain.square().sum().sqrt())
 
 
 def _by_more(

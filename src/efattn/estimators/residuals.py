@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efattn.inference.moved import Move, Moved, Once, may_spread, may_step
+from efattn.estimators.pooling import half_of_groups, surely_better
+from efattn.inference.moved import Move, Moved, Moves, Once, may_spread, may_step
 from efattn.models import Conditionals
 
 SPOKEN_OF = 0.1  # share of a companion
@@ -34,7 +35,7 @@ class Found(NamedTuple):
     neither were chosen by."""
 
     shares: Tensor
-    moves: list[tuple[tuple[float, float, float], ...]]
+    moves: list[Moves]
     score: float
 
 
@@ -56,11 +57,9 @@ def chosen(
     once = [{k: Once(mine[k]) for k in of} for mine in models]
     every = torch.cat([known.values, scored([[Moved(mine[k], move) for k, move in moves] for mine in once])], 1)
     every = every.nan_to_num(-torch.inf)
-    half = known.group.unique(return_inverse=True)[1] % 2 == 0
+    half = half_of_groups(known.group)
     plain, other = (_by_halves(table, known, half, best) for table in (known.values, every))
-    gain = torch.zeros(int(known.group.max()) + 1, dtype=torch.float64)
-    gain.index_add_(0, known.group, (other - plain) * known.weight)
-    if not float(gain.sum()) > float(gain.square().sum().sqrt()):
+    if not surely_better(other, plain, known.weight, known.group):
         return None
     found = best(every, known.weight, len(known.group.unique()))
     parts = known.values.shape[1]
@@ -81,7 +80,7 @@ def _by_halves(table: Tensor, known: Known, half: Tensor, best: Shares) -> Tenso
     return found
 
 
-def _of_one(law: list[tuple[float, float, float]]) -> tuple[tuple[float, float, float], ...]:
+def _of_one(law: list[tuple[float, float, float]]) -> Moves:
     """As parts of a whole; empty where it is the plain law alone."""
     total = sum(share for *_, share in law)
     there = [(step, narrower, share / total) for step, narrower, share in law if share]

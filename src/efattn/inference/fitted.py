@@ -22,7 +22,7 @@ from efattn.errors import DataError, Note, named, option
 from efattn.families import Product
 from efattn.inference.calibration import Calibration
 from efattn.inference.devices import on, resolved
-from efattn.inference.moved import Moved, Once
+from efattn.inference.moved import Moved, Moves, Once
 from efattn.inference.pool import Pool
 from efattn.models import Conditionals, Model, Scores, Term
 from efattn.network import Context
@@ -45,7 +45,7 @@ class Companion(NamedTuple):
     new: float | None = None
     holes: tuple[tuple[float, float], ...] = ()
     power: float = 0.0
-    moves: tuple[tuple[float, float, float], ...] = ()
+    moves: Moves = ()
 
     def parts(self, items: int) -> "list[Part]":
         """items: from which on they were never seen."""

@@ -17,6 +17,7 @@ from efattn.families import Family, PerItem, Product
 from efattn.models import Conditionals
 
 Move = tuple[float, float]  # step, narrower
+Moves = tuple[tuple[float, float, float], ...]  # each with a part of the share
 
 
 @final
