@@ -26,6 +26,7 @@ from efattn.network.straight import bends, straight
 from efattn.simple import linear_fit, mixed
 from efattn.simple.at_positions import at_positions
 from efattn.simple.base import TOKENS, Cells, DirectlyFitted, Recipe, Setting, Tick
+from efattn.simple.clocks import clock_columns, clocks
 from efattn.simple.linear_features import KNOTS, Base, Column, Known, Sight, error_variance, log_exposure
 from efattn.simple.linear_fit import (
     BLOCKS,
@@ -119,7 +120,7 @@ class PenalisedLinear(DirectlyFitted):
         used = cells // len(self.columns) if setting.items and 1 < cells <= MOST_CELLS else 0
         self.empty = Sight(
             self.columns, self.items, setting.lags, setting.items > 0, setting.attributes,
-            0 if plain else _clocks(setting), not plain, setting.ordered, setting.context, used,
+            0 if plain else clocks(setting), not plain, setting.ordered, setting.context, used,
         )  # fmt: skip
         count = len(self.columns)
         sizes = self.empty.sizes() | {"chosen": (count, len(self.choices)), "dispersed": (count, 2)}
@@ -216,7 +217,7 @@ class PenalisedLinear(DirectlyFitted):
         """Units of attributes and times, knots, and where each column starts."""
         flat, sight = groups.flat(), self.empty
         x = replace(sight, clocks=0).known(flat)[0].nan_to_num(0.0)
-        several = [*x[:, : sight.given].unbind(1), *_clock_columns(groups, sight.clocks), x[:, -1]]
+        several = [*x[:, : sight.given].unbind(1), *clock_columns(groups, sight.clocks), x[:, -1]]
         bend = torch.cat([bends(column[:, None]) for column in several[:-1]] + [x.new_zeros(1, 2)])
         several = [straight(column[:, None], mine[None])[:, 0] for column, mine in zip(several, bend, strict=True)]
         units = [_unit(column) for column in several]
@@ -409,20 +410,6 @@ def _columns(family: Any) -> tuple[Column, ...]:
     if not isinstance(family, Product) or not all(part.scalar for part in family.parts):
         raise DataError("A linear model is of value columns that have a family of one column each.", option="family")
     return tuple(Column(part, outputs, column.start) for part, outputs, column in family.slices())
-
-
-def _clocks(setting: Setting) -> int:
-    """A place in the group, the time since its first row, and the time; of earlier groups none is known."""
-    return 0 if setting.lags or not setting.ordered else 3 if setting.times else 1
-
-
-def _clock_columns(groups: Groups, clocks: int) -> list[Tensor]:
-    """Of all rows, as `Sight` has them of a batch."""
-    first = np.repeat(np.cumsum(groups.lengths) - groups.lengths, groups.lengths)
-    several = [np.arange(len(first)) - first]
-    if clocks > 1 and groups.when is not None:
-        several += [groups.when - groups.when[first], groups.when]
-    return [torch.as_tensor(column, dtype=torch.float64) for column in several[:clocks]]
 
 
 def _unit(column: Tensor) -> tuple[Tensor, Tensor]:
