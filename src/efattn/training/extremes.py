@@ -8,8 +8,10 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
+import torch
 
-from efattn.data import Groups, Roles
+from efattn.data import Batch, Groups, Roles
+from efattn.errors import TrainingError
 from efattn.families.supports import Columns
 from efattn.models import Conditionals
 
@@ -35,6 +37,28 @@ def words(causes: list[Extreme], data: Groups) -> str:
     """column 'size' at row 20 (user 'u3'), which Gamma cannot hold in single precision"""
     by = [f"column {x.column!r} at {data.label(x.place)}, {x.why}" for x in causes[:SHOWN]]
     return "; ".join(by) + (f"; and {len(causes) - SHOWN} more" if len(causes) > SHOWN else "")
+
+
+def blamed(term: Conditionals, data: Groups, roles: Roles | None, what: str) -> TrainingError | None:
+    """What to say of rows that are the cause of it, if there are any."""
+    causes = extremes(term, data, roles)
+    if not causes:
+        return None
+    at, row = causes[0], int(data.rows[causes[0].place])
+    return TrainingError(
+        f"{what} because of {words(causes, data)}. Mend or drop such rows, or choose another unit or family.",
+        column=at.column,
+        row=row,
+    )
+
+
+@torch.no_grad()
+def broken_rows(term: Conditionals, batch: Batch, device: torch.device) -> list[int]:
+    """Some of those whose log-probability is no finite number; of all, where none is."""
+    scores = term.eval().log_prob(batch.to(device))
+    rows = torch.full_like(scores.scored, -1, dtype=torch.long) if batch.rows is None else batch.rows
+    broken = rows[(rows >= 0) & ~scores.values.isfinite().cpu()]
+    return (broken if len(broken) else rows[rows >= 0]).tolist()[:SHOWN]
 
 
 def _numbers(data: Groups, roles: Roles | None) -> Iterator[Extreme]:

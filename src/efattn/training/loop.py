@@ -23,7 +23,7 @@ from efattn.models import Conditionals, Model, orders
 from efattn.training import memory
 from efattn.training.ahead import Batches
 from efattn.training.checkpoint import Checkpoint
-from efattn.training.extremes import extremes, words
+from efattn.training.extremes import blamed, broken_rows
 from efattn.training.held_out import HeldOut
 from efattn.training.ledger import Ledger
 from efattn.training.optimiser import Adam, clip
@@ -370,13 +370,9 @@ class _Term:
     def not_finite(self, batch: Batch, number: int) -> TrainingError:
         """Rows that no rate could cope with, if there are any; else those that the network cannot cope with."""
         what = f"The loss of the {self.name} term turned into NaN or infinity in epoch {self.at.epoch + 1}"
-        if wrong := self.extreme(self.fitting.data, what):
+        if wrong := blamed(self.term, self.fitting.data, self.fitting.roles, what):
             return wrong
-        with torch.no_grad():
-            scores = self.term.eval().log_prob(batch.to(self.device))
-        rows = torch.full_like(scores.scored, -1, dtype=torch.long) if batch.rows is None else batch.rows
-        broken = rows[(rows >= 0) & ~scores.values.isfinite().cpu()]
-        worst = (broken if len(broken) else rows[rows >= 0]).tolist()[:3]
+        worst = broken_rows(self.term, batch, self.device)
         return TrainingError(
             f"{what}, batch {number + 1} (rows {', '.join(map(str, worst))}, ...). Try a lower rate, "
             f"{self.advised_rate()}, "
@@ -390,20 +386,8 @@ class _Term:
         if bool(torch.stack(torch._foreach_norm(weights, math.inf)).isfinite().all()):
             return
         what = f"The weights of the {self.name} term turned into NaN or infinity in epoch {self.at.epoch + 1}"
-        raise self.extreme(self.fitting.data, what) or TrainingError(
+        raise blamed(self.term, self.fitting.data, self.fitting.roles, what) or TrainingError(
             f"{what}. Try a lower rate, {self.advised_rate()}, or look for extreme values.", option="rate"
-        )
-
-    def extreme(self, data: Groups, what: str) -> TrainingError | None:
-        """What to say of rows that are the cause, if there are any."""
-        causes = extremes(self.term, data, self.fitting.roles)
-        if not causes:
-            return None
-        at, row = causes[0], int(data.rows[causes[0].place])
-        return TrainingError(
-            f"{what} because of {words(causes, data)}. Mend or drop such rows, or choose another unit or family.",
-            column=at.column,
-            row=row,
         )
 
     def advised_rate(self) -> str:
@@ -424,7 +408,7 @@ class _Term:
             self.keep(validation, at.epoch + 1)
         if validation is not None and not math.isfinite(validation):
             what = f"The validation log-likelihood of the {self.name} term is {validation} after epoch {at.epoch + 1}"
-            raise (None if held is None else self.extreme(held, what)) or TrainingError(
+            raise (None if held is None else blamed(self.term, held, self.fitting.roles, what)) or TrainingError(
                 f"{what}. Try a lower rate, {self.advised_rate()}, and look for extreme values held out.",
                 option="rate",
             )
