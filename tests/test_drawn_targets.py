@@ -47,6 +47,7 @@ def test_drawn_targets_are_unbiased(monkeypatch: pytest.MonkeyPatch, context: st
 
 
 def test_steps_of_long_groups_score_as_many_targets_as_tokens() -> None:
-    assert Training().most_targets == Training().tokens
+    assert Training().most_targets == Training().cells
+    assert Training(tokens=70).most_targets == 70
     assert Training(draws=None).most_targets is None
     assert Training(draws=7).most_targets == 7

@@ -52,7 +52,7 @@ def test_a_second_fit_goes_on_while_its_rows_are_less_likely(reached, epochs):
     first = model().fit(TABLE, **ROLES, planned=told.append)
     term = first.model_.train()
     fitting = Fitting(term, told[0].train, None, replace(STEPS, patience=None))
-    steps = len(told[0].train.plan(STEPS.tokens, shuffle=0, epoch=0))
+    steps = len(told[0].train.plan(STEPS.cells, shuffle=0, epoch=0))
     fitting.replays = {name: Replay((0.01, 0.01), steps, reached) for name in term.terms}
     fitting.run()
     assert {name: sum(r["term"] == name for r in fitting.history) for name in term.terms} == dict.fromkeys(

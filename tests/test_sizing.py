@@ -1,5 +1,6 @@
 """Sizes that are left open follow from the table; what is said stays; efforts differ."""
 
+from collections import Counter
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -9,6 +10,8 @@ from small_training import same, weights
 
 from efattn import EFA, DataError, Training, load
 from efattn.estimators import sizing
+from efattn.estimators.blueprint import Blueprint
+from efattn.training import loop
 
 TABLE = ratings()
 ROLES = {"group": "user", "item": "movie"}
@@ -71,10 +74,51 @@ def test_values_and_many_items_are_shown_the_row_before(context, kind, items, sh
     assert sizing.chosen(EFA(context=context), kind, 150_000, items).previous == shown
 
 
-def test_of_tied_vectors_the_best_effort_trains_one_network():
-    blueprint = SimpleNamespace(network={"item": sizing.chosen(EFA(), "item", 150_000, 12_000)._asdict()})
-    assert EFA(effort="best")._members(blueprint) == 1
-    assert EFA(effort="best", ensemble=2)._members(blueprint) == 2
+def planned(rows, items, context="past"):
+    """As far as sizes go."""
+    network = {"item": sizing.chosen(EFA(context=context), "item", rows, items)._asdict()}
+    schema, groups = SimpleNamespace(vocabulary=range(items)), SimpleNamespace(count=rows)
+    return Blueprint(schema, None, "all", ("item",), 10, groups=groups, network=network)
+
+
+def test_of_items_seen_seldom_the_best_effort_trains_one_network():
+    assert EFA(effort="best")._members(planned(150_000, 12_000)) == 1
+    assert EFA(effort="best", ensemble=2)._members(planned(150_000, 12_000)) == 2
+    assert EFA(effort="best")._members(planned(500_000, 3_400)) == 3
+    assert EFA(effort="best")._members(planned(500, 60)) == 3
+
+
+def test_batches_are_large_where_the_next_of_many_items_has_rows_to_learn_from():
+    assert planned(500_000, 3_400).in_large_batches == ["item"]
+    for rows, items, context in ((150_000, 12_000, "past"), (500_000, 63, "past"), (500_000, 3_400, "others")):
+        assert planned(rows, items, context).in_large_batches == []
+
+
+def test_large_batches_take_fewer_steps_and_a_mean_of_weights_unless_said_otherwise():
+    large, usual = Training().settled(large=True), Training().settled(large=False)
+    assert (large.tokens, large.average, large.planned_steps) == (4096, 0.998, 3000)
+    assert (usual.tokens, usual.average, usual.planned_steps) == (1024, 0.0, 12_000)
+    said = Training(tokens=512, average=0.5, steps=70)
+    assert said.settled(large=True) == said.settled(large=False) == said
+    assert Training(steps=400).settled(large=True).steps == 100
+    assert Training(tokens=512).settled(large=True).planned_steps == 12_000
+
+
+def test_each_term_is_trained_in_batches_of_its_own(monkeypatch):
+    monkeypatch.setattr(Blueprint, "in_large_batches", property(lambda self: ["item"]))
+    taken, step = Counter(), loop._Term.step
+
+    def counted(term, batch, *rest):
+        taken[term.name, bool(term.options.average)] += 1
+        step(term, batch, *rest)
+
+    monkeypatch.setattr(loop._Term, "step", counted)
+    table = ratings(users=600)
+    EFA(width=8, training=Training(epochs=2, device="cpu"), companions=None, refit=False).fit(
+        table, **ROLES, value="rating", validation=0.2
+    )
+    assert set(taken) == {("item", True), ("rating", False)}
+    assert 0 < taken["item", True] < taken["rating", False] / 2
 
 
 def test_of_many_rows_of_many_items_the_best_effort_tries_deeper_networks():

@@ -16,6 +16,7 @@ from efattn.errors import DataError, named, option
 MOST_MEMBERS = 1000
 MOST_EPOCHS = 2000  # that are planned
 STEPS = 12_000
+USUAL, LARGE, LASTING = 1024, 4096, 0.998  # cells of a batch; of a large one, and the running mean that goes with it
 ROUND = 8  # steps at least between two looks at what is held out
 PATIENT, LEAST = 60, 60  # patience as a share of all steps, and in steps
 EXACT, DRAWN = 200_000, 8_192  # items up to which the loss is of all of them, and how many stand for them beyond
@@ -55,7 +56,10 @@ class Training:
         None, "About how long all networks may train together; none for as long as it takes.", above=0
     )
     steps: int | None = _field(
-        None, f"About so many steps, where {named('epochs')} says nothing; none for {STEPS:,}, or by effort.", low=1
+        None,
+        f"About so many steps, where {named('epochs')} says nothing; none for {STEPS:,}, or by effort. A large batch "
+        f"that {named('tokens')} chose counts as {LARGE // USUAL}.",
+        low=1,
     )
     rate: float = _field(3e-3, f"The highest learning rate, reached after {named('warmup')}.", above=0)
     optimiser: Literal["adamw", "adam"] = _field("adamw", "adam is without weight decay, as in the paper.")
@@ -67,8 +71,12 @@ class Training:
         "goes back to the best weights and on with a quarter of it, twice; cosine, which plateau means without "
         "validation, lets it fall to 0; none keeps it.",
     )
-    average: float = _field(
-        0.0, "Decay of a running mean of the weights, as 0.998, kept in their place; 0 for none.", low=0, below=1
+    average: float | Literal["auto"] = _field(
+        "auto",
+        f"Decay of a running mean of the weights, as {LASTING}, kept in their place; 0 for none; auto for {LASTING} "
+        f"where {named('tokens')} chose large batches.",
+        low=0,
+        below=1,
     )
     clip: float | None = _field(1.0, "The largest norm of a gradient; none for any.", above=0, zero=True)
     patience: int | Literal["auto"] | None = _field(
@@ -78,7 +86,12 @@ class Training:
         low=1,
         zero=True,
     )
-    tokens: int = _field(1024, "Padded cells per batch.", low=1)
+    tokens: int | Literal["auto"] = _field(
+        "auto",
+        f"Padded cells per batch; auto for {USUAL:,}, and for {LARGE:,} in the past of more than 300 items of 30 rows "
+        "each.",
+        low=1,
+    )
     draws: int | Literal["auto"] | None = _field(
         "auto",
         f"Score so many targets per group and step, drawn at random, for very long groups; auto for {named('tokens')}, "
@@ -140,7 +153,24 @@ class Training:
     @property
     def most_targets(self) -> int | None:
         """Of one group in a step; none for all."""
-        return self.tokens if self.draws == "auto" else self.draws
+        return self.cells if self.draws == "auto" else self.draws
+
+    def settled(self, *, large: bool) -> "Training":
+        """Of one term, with nothing left open about its batches; large: those that the table asks for."""
+        average = LASTING if large and self.average == "auto" else self.decay_of_mean
+        if not large or self.tokens != "auto":
+            return replace(self, average=average, tokens=self.cells)
+        return replace(self, average=average, tokens=LARGE, steps=max(self.planned_steps * USUAL // LARGE, 1))
+
+    @property
+    def decay_of_mean(self) -> float:
+        """Of the weights, in the usual case."""
+        return 0.0 if self.average == "auto" else self.average
+
+    @property
+    def cells(self) -> int:
+        """Of a batch, in the usual case."""
+        return USUAL if self.tokens == "auto" else self.tokens
 
     @property
     def planned_steps(self) -> int:

@@ -17,6 +17,8 @@ from efattn.models.scoring import ItemSupport
 from efattn.network import Context, without_orders
 from efattn.simple import Setting
 
+SELDOM = 30  # rows of each item, below which items are seen seldom
+
 
 @final
 @dataclass(frozen=True, eq=False)
@@ -59,6 +61,20 @@ class Blueprint:
 
     def term_name(self, kind: str) -> str:
         return "item" if kind == "item" else self.value_name
+
+    @property
+    def in_large_batches(self) -> list[str]:
+        """The names of terms that are trained so, where nobody says otherwise."""
+        return ["item"] if self.tied and not self.items_are_seldom else []
+
+    @property
+    def items_are_seldom(self) -> bool:
+        return self.groups is not None and self.groups.count < SELDOM * self.items
+
+    @property
+    def tied(self) -> bool:
+        """Whether items are predicted by the vectors that they have as context."""
+        return bool(self.network.get("item", {}).get("tied"))
 
     @property
     def inside_family(self) -> Product:

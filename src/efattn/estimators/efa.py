@@ -93,8 +93,7 @@ class EFA(EFAOptions, GroupEstimator):
     def _members(self, blueprint: Blueprint) -> int:
         """Of a large catalogue whose items are seen seldom a member takes most of a fit, and beside a pool of simple
         models a second tells little: one, there."""
-        seldom = any(sizes.get("tied") and sizes.get("layers") == 1 for sizes in blueprint.network.values())
-        usual = MEMBERS if self.effort == "best" and not seldom else 1
+        usual = 1 if self.effort != "best" or (blueprint.tied and blueprint.items_are_seldom) else MEMBERS
         return usual if self.ensemble == "auto" else int(self.ensemble)
 
     def _gives_up(self, options: Training) -> bool:

@@ -59,7 +59,7 @@ def fit(estimator: "GroupEstimator", blueprint: Blueprint, stages: Stages, cours
     train = members.groups_of(blueprint)
     with saving.without_memory():
         empty = Model(estimator._terms(blueprint))
-    memory.check(empty, train, options.most_targets, options.tokens, resolve_device(options))
+    memory.check(empty, train, options, resolve_device(options))
     claimed = contextlib.nullcontext() if kept is None else kept.claimed(course.resume)
     with claimed, threads.suited_to(train.count):
         _Fit(estimator, blueprint, options, stages, course, kept).run()

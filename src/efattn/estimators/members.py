@@ -80,6 +80,7 @@ def train(
             replays={} if replays is None else replays[k],
             team=teams.current(),
             bars=bars[k] if bars else {},
+            large=blueprint.in_large_batches,
         )
         for k, (model, blueprint) in enumerate(zip(models, blueprints, strict=True))
     ]
@@ -140,10 +141,13 @@ def replays(trained: Trained, blueprint: Blueprint, options: Training, seed: int
     """By member and term, what served in its fit."""
     served = dict[int, dict[str, Replay]]()
     for k, model in enumerate(trained.models):
-        batches = epoch_steps(blueprint, options, seed + k)
         mine = [record for record in trained.history if record.get("member", 0) == k]
         by_term = {name: [record for record in mine if record["term"] == name] for name in model.terms}
-        served[k] = {name: replay(some, batches, options) for name, some in by_term.items()}
+        settled = {name: options.settled(large=name in blueprint.in_large_batches) for name in by_term}
+        served[k] = {
+            name: replay(some, epoch_steps(blueprint, settled[name], seed + k), settled[name])
+            for name, some in by_term.items()
+        }
     return served
 
 
@@ -157,7 +161,7 @@ def as_sure(new: Model, old: Model) -> None:
 
 
 def epoch_steps(blueprint: Blueprint, options: Training, seed: int) -> int:
-    batches = len(groups_of(blueprint).plan(options.tokens, shuffle=seed, epoch=0))
+    batches = len(groups_of(blueprint).plan(options.cells, shuffle=seed, epoch=0))
     return batches * options.passes_for(batches)
 
 

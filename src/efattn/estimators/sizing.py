@@ -9,6 +9,7 @@
                predicted by the vector that it has as context, and held-out groups say how sure to be
     layers     2, and 1 where tied items have fewer than 30 rows each
     norm       before each layer, with a feed-forward block of twice the width, where tied items have more
+    batches    of 4,096 cells and a running mean of the weights, where tied items have more
     previous   in the past of values and of tied items: a target is shown the row before. Vectors of items that are not
                tied are long, and learn by heart what followed what
 
@@ -24,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from efattn.errors import Note, option
 from efattn.estimators import members
-from efattn.estimators.blueprint import Blueprint
+from efattn.estimators.blueprint import SELDOM, Blueprint
 from efattn.training import Fitting, Training, resolve_device
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ class Sizes(NamedTuple):
     previous: bool = False
 
 
-MANY_ITEMS, SELDOM = 300, 30  # items, and rows of each
+MANY_ITEMS = 300
 TIED_DROPOUT = ((SELDOM, 0.6), (100, 0.4), (1000, 0.2))  # below so many rows an item
 SOME_ROWS, MANY_ROWS, MOST_ROWS = 20_000, 100_000, 500_000
 SHORTER = 4  # times fewer steps, where sizes are only compared
@@ -134,8 +135,10 @@ def searched(
     best: dict[str, tuple[float, Sizes]] = {}
     for number in range(max(map(len, tried.values()))):
         now = {kind: several[min(number, len(several) - 1)] for kind, several in tried.items()}
-        model = estimator._build(part.with_network(plain(now)))
+        sized = part.with_network(plain(now))
+        model = estimator._build(sized)
         fitting = Fitting(model, members.groups_of(part), part.held, short, estimator.seed)
+        fitting.large = sized.in_large_batches
         fitting.tick = stages.tick
         fitting.run()
         if fitting.interrupted:

@@ -82,7 +82,7 @@ def _scores(
     extra = 0.0 if term.of_items else mean_log_jacobian(part, held)
     sums: dict[str, tuple[float, float] | None] = {}
     for kind, several in scored.items():
-        values, weight, _ = log_probs(several, held, options.tokens) if several else (torch.zeros(0),) * 3
+        values, weight, _ = log_probs(several, held, options.cells) if several else (torch.zeros(0),) * 3
         sums[kind] = (float((values + extra) @ weight), float(weight.sum())) if several else None
     return sums
 

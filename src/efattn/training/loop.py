@@ -9,7 +9,7 @@ Each term has its own seed, optimiser, early stopping and best weights. Several 
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any, final
@@ -82,6 +82,7 @@ class Fitting:
     replays: Mapping[str, Replay] = field(default_factory=dict)  # by term, the steps of an earlier fit to go through
     team: Team | None = None  # the processes that share the batches, of which the first has the checkpoint
     bars: Mapping[str, float] = field(default_factory=dict)  # by term, how probable simple models find what is held out
+    large: Container[str] = ()  # terms that want large batches, where the options leave it open
 
     def taken_back(self) -> bool:
         """Whether an earlier run finished it: then it is as it was."""
@@ -110,7 +111,7 @@ class Fitting:
         if self.team is not None:
             device = self.team.device(device)
             self.team.share(self.model.state_dict())
-        memory.check(self.model, self.data, self.options.most_targets, self.options.tokens, device)
+        memory.check(self.model, self.data, self.options, device)
         self.model.to(device)
         if self.checkpoint is not None:
             self.checkpoint.prepare()
@@ -128,7 +129,7 @@ class Fitting:
             for number, name in enumerate(names[first:], first):
                 torch.manual_seed(self.seed + number)
                 mine = state if number == first else None
-                with memory.told(self.data, self.options.most_targets, self.options.tokens, device):
+                with memory.told(self.data, self.options, device):
                     _Term(self, name, device).run(mine, tensors)
                 if self.interrupted:
                     break
@@ -143,12 +144,12 @@ class _Term:
     def __init__(self, fitting: Fitting, name: str, device: torch.device) -> None:
         self.fitting, self.name, self.device = fitting, name, device
         self.term: Conditionals = fitting.model[name]
-        self.options = options = fitting.options
+        self.options = options = fitting.options.settled(large=name in fitting.large)
         self.parameters = [p for p in self.term.parameters() if p.requires_grad]
         decay = options.weight_decay if options.optimiser == "adamw" else 0.0
         self.optimiser = Adam(self.parameters, options.rate, decay)
         held = fitting.held
-        self.held = None if held is None else HeldOut(held, self.term, options.tokens, device, fitting.team)
+        self.held = None if held is None else HeldOut(held, self.term, options.cells, device, fitting.team)
         self.best: dict[str, Tensor] = {}
         self.mean: list[Tensor] = []  # of the parameters over the last steps, if it is asked for
         self.at, self.ledger = Progress(), Ledger(device)
@@ -259,7 +260,7 @@ class _Term:
         self.at.averaged += 1
         if not self.mean:
             self.mean = [p.detach().clone() for p in self.parameters]
-        share = max(1 - self.options.average, SOON / (SOON + self.at.averaged))
+        share = max(1 - self.options.decay_of_mean, SOON / (SOON + self.at.averaged))
         torch._foreach_lerp_(self.mean, [p.detach() for p in self.parameters], share)
 
     @contextmanager
@@ -281,7 +282,7 @@ class _Term:
             torch._foreach_copy_([self.best[k] for k in now], list(now.values()))
 
     def one_pass(self, number: int) -> list[Any]:
-        return self.fitting.data.plan(self.options.tokens, shuffle=self.fitting.seed, epoch=number)
+        return self.fitting.data.plan(self.options.cells, shuffle=self.fitting.seed, epoch=number)
 
     def epoch(self) -> None:
         at, first = self.at, self.at.epoch * self.passes
@@ -345,7 +346,7 @@ class _Term:
         if self.options.clip is not None:
             clip(self.parameters, self.options.clip)
         self.optimiser.step(None if here else self.ledger.stopped(weight))
-        if self.options.average:
+        if self.options.decay_of_mean:
             self.average()
         self.ledger.add(total, weight)
 

@@ -20,6 +20,7 @@ from efattn.data import Groups
 from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Model, Term
 from efattn.network.stack import LONG
+from efattn.options import Training
 
 SIGNS = ("allocate", "out of memory", "not enough memory", "size calculation overflowed")  # as torch puts it
 COPIES, FLOAT = 4, 4
@@ -42,9 +43,9 @@ class Longest(NamedTuple):
         return cls(int(lengths[at]), f" ({label})" if label else "")
 
 
-def check(model: Model, data: Groups, draws: int | None, tokens: int, device: torch.device) -> None:
+def check(model: Model, data: Groups, options: Training, device: torch.device) -> None:
     """A DataError for what cannot fit, before anything is computed. The model may be one without memory of its own."""
-    there, longest = available(device), Longest.of(data)
+    there, longest, draws = available(device), Longest.of(data), options.most_targets
     weights = sum(p.numel() for p in model.parameters()) * FLOAT * COPIES
     if weights > there:
         raise DataError(
@@ -56,9 +57,10 @@ def check(model: Model, data: Groups, draws: int | None, tokens: int, device: to
     targets = longest.rows if draws is None else min(draws, longest.rows)
     needed = min(pair * longest.rows * targets, 2 * LONG) + PAIRS * longest.rows**2 * (pair > 0) + weights
     if needed > there:
+        remedies = _remedies(longest.rows, pair, there - weights, draws, options.cells)
         raise DataError(
             f"Training takes {_size(needed)} of memory, and there are {_size(there)}: the longest group has "
-            f"{longest.rows:,} rows{longest.words}. {_remedies(longest.rows, pair, there - weights, draws, tokens)}",
+            f"{longest.rows:,} rows{longest.words}. {remedies}",
             option="max_length",
         )
 
@@ -76,7 +78,7 @@ def per_pair(term: object) -> int:
 
 
 @contextlib.contextmanager
-def told(data: Groups, draws: int | None, tokens: int, device: torch.device) -> Iterator[None]:
+def told(data: Groups, options: Training, device: torch.device) -> Iterator[None]:
     """torch's failure to allocate, in words."""
     try:
         yield
@@ -84,7 +86,7 @@ def told(data: Groups, draws: int | None, tokens: int, device: torch.device) -> 
         if not lacking(error):
             raise
         longest = Longest.of(data)
-        remedies = _remedies(longest.rows, 64, available(device), draws, tokens)
+        remedies = _remedies(longest.rows, 64, available(device), options.most_targets, options.cells)
         raise TrainingError(
             f"There is not enough memory for a training step: the longest group has {longest.rows:,} rows"
             f"{longest.words}. {remedies}",
