@@ -330,3 +330,29 @@ def test_repeats_beside_a_new_place_are_answered():
         found = model.predict(twice)
     assert np.isfinite(found["y_mean"].to_numpy()).all()
     assert (found["y_sd"] > 0).all()
+
+
+@BOTH
+@pytest.mark.parametrize("recipe", [simple.Kriging(), simple.GaussianConditional()])
+def test_what_is_the_same_for_all_rows_of_a_day_is_no_place_of_an_item(recipe, context):
+    """Means of years by item differ a little where rows are missing, and a new item lay a thousand spreads away."""
+    table = stations(60)
+    gone = np.random.default_rng(2).random(len(table)) < 0.05
+    table = table.filter(~pl.Series(gone)).with_columns(year=1970 + pl.col("g") * 5.0, none=pl.lit(1.0))
+    known, later = table.filter((pl.col("i") < 11) & (pl.col("g") < 40)), table.filter(pl.col("g") >= 40)
+    found = []
+    for attributes in (["year"], ["none"]):
+        model = SimpleModel(recipe, family="gaussian", context=context)
+        model.fit(known, group="g", item="i", value="y", attributes=attributes, order="row")
+        with pytest.warns(efattn.EfattnWarning, match="Unknown"):
+            found.append(model.predict(later).select("y_mean", "y_sd").to_numpy())
+    np.testing.assert_allclose(*found, rtol=1e-6)
+
+
+@BOTH
+def test_cells_whose_covariance_is_none_are_independent(context):
+    k = torch.tensor([[[1.0, 3.0], [3.0, 1.0]], [[1.0, 0.5], [0.5, 1.0]]]).double()
+    seen, rest = torch.ones(2, 2).bool(), torch.tensor([[1.0, -1.0], [1.0, -1.0]]).double()
+    both, alone = conditioned(k, rest, seen, 2, context), conditioned(k[1:], rest[1:], seen[1:], 2, context)
+    assert all(bool(x.isfinite().all()) for x in both)
+    assert all(torch.equal(x[1:], y) for x, y in zip(both, alone, strict=True))

@@ -18,7 +18,7 @@ from efattn.data import Groups
 from efattn.network import Context
 
 NONE = 1e9
-ROUNDED = (1e-12, 1e-10, 1e-8, 1e-6)  # noise, as a share of the variances
+ROUNDED = (1e-12, 1e-10, 1e-8, 1e-6, 1e-4, 1e-2)  # noise, as a share of the variances
 TAILS = (100.0, 50.0, 20.0, 10.0, 5.0, 3.0)
 
 
@@ -51,14 +51,17 @@ def conditioned(k: Tensor, rest: Tensor, seen: Tensor, targets: int, context: Co
 
 
 def _factor(k: Tensor) -> Tensor:
-    """Of Cholesky. What is not positive by rounding, as where attributes lie 1e8 spreads off, gets a little noise."""
+    """Of Cholesky. What is not positive by rounding, as where attributes lie 1e8 spreads off, gets a little noise;
+    where that does not do, cells are taken to be independent."""
     factor, wrong = torch.linalg.cholesky_ex(k)
     for share in ROUNDED:
         if not bool(wrong.any()):
             return factor
         more = torch.where(wrong > 0, share, 0.0)[:, None] * k.diagonal(dim1=1, dim2=2)
         factor, wrong = torch.linalg.cholesky_ex(k + torch.diag_embed(more))
-    return torch.linalg.cholesky(k)
+    if not bool(wrong.any()):
+        return factor
+    return torch.where((wrong > 0)[:, None, None], torch.diag_embed(k.diagonal(dim1=1, dim2=2).abs().sqrt()), factor)
 
 
 def _past(factor: Tensor, looked: Tensor, rest: Tensor, prior: Tensor, seen: Tensor) -> Seen:

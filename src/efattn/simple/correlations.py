@@ -107,7 +107,8 @@ def fit_matern(sample: Tensor, distance: Tensor, lags: int) -> Matern:
 
 
 def item_attributes(groups: Groups, items: int) -> np.ndarray | None:
-    """(item, attribute): of each item the mean; None without attributes, or where an item has no place."""
+    """(item, attribute): of each item the mean; None where there is no place for each item. What rows of one item
+    differ in more than items do, as the day's weather at all stations, is no place: all have its mean."""
     attributes, item = groups.attributes, groups.item
     if attributes is None or item is None:
         return None
@@ -121,7 +122,11 @@ def item_attributes(groups: Groups, items: int) -> np.ndarray | None:
         count = np.bincount(item[known], minlength=items)
     if not count.all():
         return None
-    return np.stack([np.bincount(item[known], a[known], minlength=items) / count for a in attributes.T], 1)
+    item, attributes = item[known], attributes[known]
+    places = np.stack([np.bincount(item, a, minlength=items) / count for a in attributes.T], 1)
+    within, among = ((attributes - places[item]) ** 2).mean(0), ((places[item] - attributes.mean(0)) ** 2).mean(0)
+    told = among > within
+    return np.where(told, places, attributes.mean(0)) if told.any() else None
 
 
 def geographic(x: Tensor) -> bool:

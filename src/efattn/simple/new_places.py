@@ -70,7 +70,8 @@ def joined(known: Known, sigma: Tensor, rows: Rows, mean: Tensor, k: Tensor) -> 
     """mean, k: as they are for known items; sigma: (cell, cell) of all known cells."""
     columns = rows.new.any(0).nonzero()[:, 0]
     fresh, place, lag = rows.new[:, columns], rows.places[:, columns], rows.lag[:, columns].double()
-    place = torch.where(fresh[..., None], place, known.places[0])
+    apart = (known.places != known.places[0]).any(0)  # what is the same for all known items is no place of a new one
+    place = torch.where(fresh[..., None] & apart, place, known.places[0])
     law, items = Matern(*known.matern.tolist()), len(known.places)
     lags = len(sigma) // items
     all_lags = torch.arange(lags, dtype=torch.float64).repeat_interleave(items)
