@@ -1,12 +1,15 @@
 """Laws of simple models, moved and spread as groups left out ask for."""
 
+from copy import copy
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
 import torch
 from small import QUICK
 
-from efattn import EFA, DataError, families, load, simple
+from efattn import EFA, DataError, Training, families, load, simple
 from efattn.data import Batch
 from efattn.estimators import file_checks, residuals
 from efattn.inference.moved import Moved, Once, may_spread, may_step
@@ -47,6 +50,64 @@ def test_held_out_groups_ask_for_another_law(fitted, monkeypatch):
     plain = efa().fit(read(), **ROLES, progress=False)
     assert laws(plain) == ()
     assert fitted.score(new) > plain.score(new) + 0.05
+
+
+def bounded(people=60, words=12, seed=0):
+    """What only a network sees, and residuals as flat as those of a score between bounds."""
+    rng = np.random.default_rng(seed)
+    person, length = np.repeat(np.arange(people), words), rng.uniform(-2, 2, people * words)
+    rest = rng.uniform(-1, 1, len(person))
+    return pl.DataFrame({"person": person, "length": length, "seconds": np.sin(3 * length) * 2 + rest})
+
+
+@pytest.fixture(scope="module")
+def of_network():
+    training = Training(epochs=150, rate=0.01, patience=None, device="cpu")
+    how = {"width": 16, "training": training, "companions": simple.ItemMean(), "dropout": 0.0}
+    return efa(**how).fit(bounded(people=100), **ROLES, progress=False, validation=0.3)
+
+
+def test_the_law_of_networks_is_moved_too(of_network):
+    fitted = of_network.fitted_
+    assert "seconds" in fitted.moves
+    assert any(step for step, *_ in fitted.moves["seconds"]), "flat, as two normal laws side by side are"
+    parts = fitted.parts("seconds")
+    assert sum(part.share for part in parts) == pytest.approx(1)
+    assert len(parts) > 2
+    assert "the network" in of_network.summary().split("moved, as held-out groups ask for, too:")[1].split(".")[0]
+    new, plain = bounded(seed=1), copy(of_network)
+    plain.fitted_ = replace(fitted, moves={})
+    assert of_network.score(new) > plain.score(new) + 0.02
+    alone = fitted.networks_alone()
+    assert len(alone.parts("seconds")) == len(alone.members)
+
+
+def test_a_saved_network_is_moved_as_before(of_network, tmp_path):
+    new = bounded(seed=2)
+    of_network.save(tmp_path / "m.efattn")
+    again = load(tmp_path / "m.efattn")
+    assert again.fitted_.moves == of_network.fitted_.moves
+    assert again.predict(new).equals(of_network.predict(new))
+    assert again.explain(new.head(5), row=2).equals(of_network.explain(new.head(5), row=2))
+    of_network.update(bounded(people=5, seed=9).with_columns(person=pl.col("person") + 1000), progress=False)
+    assert of_network.fitted_.moves == again.fitted_.moves
+
+
+def test_what_a_moved_network_looks_at_is_what_the_network_does(of_network):
+    rows = bounded(people=1).head(4)
+    plain = copy(of_network)
+    plain.fitted_ = replace(of_network.fitted_, moves={})
+    seen = [one.explain(rows, row=1)["attention"].to_numpy() for one in (of_network, plain)]
+    np.testing.assert_allclose(*seen, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    "told",
+    [[], {"other": []}, {"seconds": [[0.0, 1.0]]}, {"seconds": [[0.0, 0.0, 0.6]]}, {"item": [[0.0, 0.0, 1.0]]}],
+)
+def test_a_file_with_a_law_of_networks_that_cannot_be_is_refused(of_network, told):
+    with pytest.raises(DataError):
+        file_checks.moves_of_networks(told, of_network.members_[0])
 
 
 def test_where_the_law_is_right_nothing_is_gained():

@@ -12,7 +12,7 @@ import signal
 import time
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, final
 
 import numpy as np
@@ -99,7 +99,7 @@ def _scored(task: Task, fitted: Fitted) -> Record:
         record["family"] = repr(fitted.family)
     if fitted.companions:
         record["shares"] = {name: _shares(fitted, name) for name in fitted.names}
-        alone = row_scores(replace(fitted, companions={}), asked.groups, len(table))
+        alone = row_scores(fitted.networks_alone(), asked.groups, len(table))
         record["alone"] = {name: _by_group(rows, weight, task.number) for name, rows in alone.items()}
     if task.look:
         record["lacks"] = _lacks(fitted, table, scores)

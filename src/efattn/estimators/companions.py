@@ -193,8 +193,8 @@ def _calm(options: Training) -> Training:
 
 class Shares(NamedTuple):
     """Of companions, by term. new: where an item was never seen, if they are others; holes: of each companion, pairs of
-    the part of the context that is missing and its share there; powers: in a pool, of the networks and of each; moves:
-    of each companion (residuals.py)."""
+    the part of the context that is missing and its share there; powers, moves: of
+    the networks and of each, in a pool and as laws are moved and spread (residuals.py)."""
 
     usual: Mapping[str, Sequence[float]]
     new: Mapping[str, Sequence[float]] = {}
@@ -206,7 +206,8 @@ class Shares(NamedTuple):
         """Of one companion of a term: share, new, holes, power, moves."""
         new = self.new[name][k] if name in self.new else None
         power = self.powers[name][k + 1] if name in self.powers else 0.0
-        holes, moves = (each[name][k] if name in each else () for each in (self.holes, self.moves))
+        holes = self.holes[name][k] if name in self.holes else ()
+        moves = self.moves[name][k + 1] if name in self.moves else ()
         return self.usual[name][k], new, holes, power, moves
 
     def ever(self, name: str, k: int) -> bool:

@@ -16,7 +16,7 @@ from efattn.errors import DataError, Note
 from efattn.estimators.base import GroupEstimator
 from efattn.families import Product
 from efattn.inference import Calibration, Companion
-from efattn.inference.moved import Moves
+from efattn.inference.moved import Moves, may_spread, may_step
 from efattn.models import Model
 
 TIMES = ("instant", "number")
@@ -216,13 +216,24 @@ def power(given: Any) -> float:
 
 
 def moves(given: Any) -> Moves:
-    """How a companion's law is moved and spread, and parts of its share; older files have none."""
+    """How a law is moved and spread, and parts of its share; older files have none."""
     several = tuple(tuple(move) for move in given)
     if any(len(move) != 3 or not all(_number(x) for x in move) for move in several):
-        raise DataError("the law of its companion is none")
+        raise DataError("how a law is moved is none")
     if several and not (abs(sum(part for *_, part in several) - 1) < 1e-6 and min(part for *_, part in several) >= 0):
-        raise DataError("the parts of its companion's law are not the whole")
+        raise DataError("the parts of a law are not the whole")
     return several
+
+
+def moves_of_networks(told: Any, model: Model) -> dict[str, Moves]:
+    """By term of values whose law has a spread; older files have none."""
+    if not isinstance(told, dict) or not all(name in model.terms and may_spread(model[name].family) for name in told):
+        raise DataError("a law that is moved is of no term with a spread")
+    found = {name: moves(given) for name, given in told.items()}
+    for name, several in found.items():
+        if any(step for step, *_ in several) and not may_step(model[name].family):
+            raise DataError("a law is moved that has no place")
+    return found
 
 
 def powers(told: Any, model: Model) -> dict[str, float]:

@@ -156,8 +156,8 @@ class _Fit:
         notes += [*members.unfinished(trained, self._part_options), *members.given_up(trained), *told, *more]
         beside = [companions.beside(mine, chosen) for mine in offers]
         estimator._take(self.blueprint.noted(*notes), *trained, companions=beside[0])
-        pooled = {name: each[0] for name, each in powers.items()}
-        fitted = estimator.fitted_ = replace(estimator.fitted_, held_out=scores, powers=pooled)
+        fitted = replace(estimator.fitted_, held_out=scores, powers=_firsts(powers), moves=_firsts(moves))
+        estimator.fitted_ = fitted
         estimator.first_fits_ = tuple(
             replace(fitted, schema=part.schema, members=mine, companions=simple)
             for part, mine, simple in zip(parts, networks, beside, strict=True)
@@ -191,3 +191,8 @@ class _Fit:
         notes = (*estimator.fitted_.notes, note)
         estimator.fitted_ = replace(estimator.fitted_, members=tuple(networks), companions=beside, notes=notes)
         self.stages.say(str(note))
+
+
+def _firsts(several: Mapping[str, Sequence[Any]]) -> dict[str, Any]:
+    """By term, what the networks have, as far as it is not nothing."""
+    return {name: each[0] for name, each in several.items() if each[0] != ()}

@@ -99,6 +99,7 @@ def _rebuilt(about: dict[str, Any], tensors: Mapping[str, Tensor]) -> GroupEstim
         wide=layout,
         held_out=file_checks.held_out(about.get("held_out", {}), models[0].terms),
         powers=file_checks.powers(about.get("powers", {}), models[0]),
+        moves=file_checks.moves_of_networks(about.get("moves", {}), models[0]),
     )
     return estimator
 

@@ -1,7 +1,8 @@
-"""Laws of simple models as their residuals were in groups left out: narrower, wider, moved (inference/moved.py).
+"""Laws of networks and simple models as their residuals were in groups left out: narrower, wider, moved
+(inference/moved.py).
 
-Each companion with a share worth speaking of may also say the same with another spread or place, and all of these get
-shares as the parts of a mixture do. Half of the held-out groups is scored by shares of the other half: where that
+What has a share worth speaking of may also say the same with another spread or place, and all of these get shares as
+the parts of a mixture do. Half of the held-out groups is scored by shares of the other half: where that
 beats the plain mixture by more than its standard error, it is taken.
 """
 
@@ -15,7 +16,7 @@ from efattn.estimators.pooling import half_of_groups, surely_better
 from efattn.inference.moved import Move, Moved, Moves, Once, may_spread, may_step
 from efattn.models import Conditionals
 
-SPOKEN_OF = 0.1  # share of a companion
+SPOKEN_OF = 0.1  # a share
 LEAST, MOST = 20, 50_000  # groups that decide, and rows that are looked at
 SPREADS: tuple[Move, ...] = ((0.0, 1.0), (0.0, -1.0), (0.0, -2.2))
 STEPS: tuple[Move, ...] = ((-0.7, 0.7), (0.7, 0.7))
@@ -31,7 +32,7 @@ class Known(NamedTuple):
 
 
 class Found(NamedTuple):
-    """shares: of all parts; moves: by companion, each with the part of its share; score: per target, of groups that
+    """shares: of all parts; moves: of each part, each with the part of its share; score: per target, of groups that
     neither were chosen by."""
 
     shares: Tensor
@@ -39,33 +40,36 @@ class Found(NamedTuple):
     score: float
 
 
-Scored = Callable[[Sequence[Sequence[Conditionals]]], Tensor]
+Voices = Sequence[Conditionals]  # that speak as one, alike: the members of an ensemble, or a simple model
+Scored = Callable[[Sequence[Sequence[Voices]]], Tensor]
 Shares = Callable[[Tensor, Tensor, int], Tensor]
 
 
 @torch.no_grad()
 def chosen(
-    known: Known, shares: Tensor, models: Sequence[Sequence[Conditionals]], scored: Scored, best: Shares
+    known: Known, shares: Tensor, models: Sequence[Sequence[Voices]], scored: Scored, best: Shares, optimism: float
 ) -> Found | None:
-    """known, shares: of networks first, then of companions; models: of each part of the table, the companions; scored:
-    log scores (target, model) of others in their place; best: the shares of such a table. None where it stays as it
-    is."""
-    of = [k for k, share in enumerate(shares[1:].tolist()) if share > SPOKEN_OF and may_spread(models[0][k].family)]
+    """models: of each part of the table, the networks, then each companion; known, shares: of these; scored: log scores
+    (target, part) of some, moved, in their place; best: the shares of such a table; optimism: of the networks' scores.
+    None where it stays as it is."""
+    families = [voices[0].family for voices in models[0]]
+    of = [k for k, share in enumerate(shares.tolist()) if share > SPOKEN_OF and may_spread(families[k])]
     if not of or len(known.group.unique()) < LEAST or len(known.values) > MOST:
         return None
-    moves = [(k, move) for k in of for move in (*SPREADS, *(STEPS if may_step(models[0][k].family) else ()))]
-    once = [{k: Once(mine[k]) for k in of} for mine in models]
-    every = torch.cat([known.values, scored([[Moved(mine[k], move) for k, move in moves] for mine in once])], 1)
-    every = every.nan_to_num(-torch.inf)
+    moves = [(k, move) for k in of for move in (*SPREADS, *(STEPS if may_step(families[k]) else ()))]
+    once = [{k: [Once(voice) for voice in mine[k]] for k in of} for mine in models]
+    moved = scored([[[Moved(voice, move) for voice in mine[k]] for k, move in moves] for mine in once])
+    moved[:, [k == 0 for k, _ in moves]] -= optimism
+    every = torch.cat([known.values, moved], 1).nan_to_num(-torch.inf)
     half = half_of_groups(known.group)
     plain, other = (_by_halves(table, known, half, best) for table in (known.values, every))
     if not surely_better(other, plain, known.weight, known.group):
         return None
     found = best(every, known.weight, len(known.group.unique()))
     parts = known.values.shape[1]
-    whole, laws = found[:parts].clone(), [[(*STAY, float(share))] for share in found[1:parts]]
+    whole, laws = found[:parts].clone(), [[(*STAY, float(share))] for share in found[:parts]]
     for (k, move), share in zip(moves, found[parts:].tolist(), strict=True):
-        whole[k + 1] += share
+        whole[k] += share
         laws[k].append((*move, share))
     score = float(other @ known.weight / known.weight.sum())
     return Found(whole, [_of_one(one) for one in laws], score)

@@ -46,6 +46,7 @@ def save(fitted: Fitted, path: str | Path) -> None:
         "members": len(fitted.members),
         "companions": {name: [_about(one) for one in several] for name, several in fitted.companions.items()},
         "powers": dict(fitted.powers),
+        "moves": dict(fitted.moves),
         "offsets": _offsets(fitted),
         "wide": None if fitted.wide is None else fitted.wide.to_json(),
         "calibration": {name: one.to_json() for name, one in fitted.calibration.items()},

@@ -61,9 +61,13 @@ def scored(
     offers: Sequence[Sequence[Conditionals]],
 ) -> Held | None:
     """Of one term, over all parts; None where nothing held out is scored. Without networks, of the offers alone."""
+    return _scored(parts, name, [_voices(name, *both) for both in zip(networks, offers, strict=True)])
+
+
+def _scored(parts: Sequence[Blueprint], name: str, each: Sequence[Sequence[residuals.Voices]]) -> Held | None:
     tables = [
-        _scored(part, name, models, beside)
-        for part, models, beside in zip(parts, networks, offers, strict=True)
+        _scored_in(part, name, mine)
+        for part, mine in zip(parts, each, strict=True)
         if part.held is not None and len(part.held)
     ]
     if not tables or not sum(float(one.weight.sum()) for one in tables):
@@ -71,11 +75,15 @@ def scored(
     return Held(*(torch.cat(columns) for columns in zip(*tables, strict=True)))
 
 
-def _scored(part: Blueprint, name: str, networks: Sequence[Model], offers: Sequence[Conditionals]) -> Held:
+def _voices(name: str, networks: Sequence[Model], offers: Sequence[Conditionals]) -> list[list[Conditionals]]:
+    """The networks, which speak as one, if there are any, and each simple model."""
+    return [*([[model[name] for model in networks]] if networks else []), *([model] for model in offers)]
+
+
+def _scored_in(part: Blueprint, name: str, each: Sequence[residuals.Voices]) -> Held:
     held = part.held
     assert held is not None
-    together = [Part(model[name], 1 / len(networks)) for model in networks]
-    columns = [*([together] if together else []), *([Part(model, 1.0)] for model in offers)]
+    columns = [[Part(model, 1 / len(voices)) for model in voices] for voices in each]
     scores = [mixture.log_probs(parts, held, batch_tokens(parts[0].model)) for parts in columns]
     units = mean_log_jacobian(part, held) if name == part.value_name else 0.0
     return Held(torch.stack([one.values for one in scores], 1) + units, scores[0].weight, _group(held, scores[0].row))
@@ -171,12 +179,16 @@ def chosen(
             notes.append(Note("companions", f"Companions of {name!r} share equally: no held-out row to choose by."))
             continue
         simplest = next((k for k, recipe in enumerate(recipes, 1) if isinstance(recipe, SIMPLEST)), None)
-        known = held.values.clone()
-        known[:, 0] -= optimism(history, name)
+        known, flattered = held.values.clone(), optimism(history, name)
+        known[:, 0] -= flattered
         best = best_shares(known, held.weight, held.groups, simplest)
         shares[name], together = best[1:].tolist(), held.mean(best)
         pool = pooling.chosen(parts, name, networks, offers, best)
-        law = _residuals(parts, name, offers, held._replace(values=known), best, simplest) if pool is None else None
+        law = None
+        if pool is None:
+            mine = [[one.model for one in several[name]] for several in offers]
+            voices = [_voices(name, *both) for both in zip(networks, mine, strict=True)]
+            law = _residuals(parts, name, voices, held._replace(values=known), best, simplest, flattered)
         if law is not None:
             best, moves[name], together = law.shares, law.moves, law.score
             shares[name] = best[1:].tolist()
@@ -195,21 +207,21 @@ def chosen(
 def _residuals(
     parts: Sequence[Blueprint],
     name: str,
-    offers: Sequence[Mapping[str, Sequence[Offer]]],
+    each: Sequence[Sequence[residuals.Voices]],
     held: Held,
     best: Tensor,
     simplest: int | None,
+    flattered: float,
 ) -> residuals.Found | None:
-    """How simple models' laws are moved and spread."""
+    """How laws are moved and spread."""
 
-    def of_others(models: Sequence[Sequence[Conditionals]]) -> Tensor:
-        found = scored(parts, name, [[]] * len(parts), models)
+    def of_others(models: Sequence[Sequence[residuals.Voices]]) -> Tensor:
+        found = _scored(parts, name, models)
         assert found is not None
         return found.values
 
-    models = [[one.model for one in mine[name]] for mine in offers]
     how = partial(best_shares, simplest=simplest)
-    return residuals.chosen(residuals.Known(*held), best, models, of_others, how)
+    return residuals.chosen(residuals.Known(*held), best, each, of_others, how, flattered)
 
 
 def _named(kinds: Sequence[str], scores: Sequence[float]) -> dict[str, float]:

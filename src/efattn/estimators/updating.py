@@ -82,7 +82,7 @@ def update(
     taken = estimator._take(blueprint.noted(*notes), *trained, companions=beside).fitted_
     known = None if before.seen is None else np.union1d(before.seen, seen_by(groups, blueprint.held))
     known_lengths = length_counts(groups.lengths, before.lengths)
-    estimator.fitted_ = replace(taken, seen=known, lengths=known_lengths, powers=before.powers)
+    estimator.fitted_ = replace(taken, seen=known, lengths=known_lengths, powers=before.powers, moves=before.moves)
 
 
 def _schema(before: Fitted, source: Table, item_features: Any) -> Schema:

@@ -75,7 +75,7 @@ def _scores(
     assert held is not None
     term = parts[0].model
     latent = None if isinstance(estimator, LatentFactor) else _latent(estimator, part, term.of_items, options)
-    alone = replace(first, companions={}).parts(name) if first.companions.get(name) else ()
+    alone = first.networks_alone().parts(name) if first.companions.get(name) else ()
     scored: dict[str, Sequence[Part]] = {"model": parts, "network": alone}
     scored["latent"] = [] if latent is None else [Part(latent, 1.0)]
     scored["marginal"] = [Part(_marginal(estimator, part, term), 1.0)]

@@ -6,7 +6,6 @@ shares                 of the mixture: the network's, and each companion's
 
 import copy
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -71,7 +70,7 @@ def parts(setting: Setting, estimator: Any, rows: pl.DataFrame) -> Record:
     if not isinstance(estimator, EFA):
         return {}
     fitted, alone = estimator.fitted_, copy.copy(estimator)
-    alone.fitted_ = replace(fitted, companions={})
+    alone.fitted_ = fitted.networks_alone()
     (name,) = fitted.names
     strange = _never_seen(setting, fitted, rows)
     beside = fitted.companions.get(name, ())

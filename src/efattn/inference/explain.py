@@ -193,7 +193,7 @@ class Answers:
     def attention(self) -> Any:
         """(context,), null where nothing attends."""
         terms = [getattr(model, "network", model) for model in models_of(self.parts)]
-        networks = [term for term in terms if isinstance(term, Term)]
+        networks = list(dict.fromkeys(term for term in terms if isinstance(term, Term)))
         if not networks or not len(self.copies.context):
             return [None] * len(self.copies.context)
         batch, slots, _ = next(iter(self.batches(self.copies.groups.subset(np.array([0])), self.when())))

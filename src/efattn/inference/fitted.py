@@ -49,14 +49,7 @@ class Companion(NamedTuple):
 
     def parts(self, items: int) -> "list[Part]":
         """items: from which on they were never seen."""
-        if not self.moves:
-            return [Part(self.model, self.share, "cpu", self.new, items, self.holes)]
-        once, found = Once(self.model), list[Part]()
-        for step, narrower, part in self.moves:
-            new = None if self.new is None else part * self.new
-            holes = tuple((gone, part * share) for gone, share in self.holes)
-            found.append(Part(Moved(once, (step, narrower)), part * self.share, "cpu", new, items, holes))
-        return found
+        return Part(self.model, self.share, "cpu", self.new, items, self.holes).moved(self.moves)
 
 
 class Part(NamedTuple):
@@ -74,6 +67,17 @@ class Part(NamedTuple):
     def ever(self) -> bool:
         """Whether it has a share anywhere."""
         return bool(self.share or self.new or any(share for _, share in self.holes))
+
+    def moved(self, moves: Moves) -> "list[Part]":
+        """Its law, moved and spread, in place of the plain one; itself without moves."""
+        if not moves:
+            return [self]
+        once, found = Once(self.model, self.device), list[Part]()
+        for step, narrower, part in moves:
+            new = None if self.new is None else part * self.new
+            holes = tuple((gone, part * share) for gone, share in self.holes)
+            found.append(Part(Moved(once, (step, narrower)), part * self.share, "cpu", new, self.items, holes))
+        return found
 
     @property
     def inside(self) -> "tuple[Part, ...]":
@@ -117,7 +121,8 @@ class Fitted:
     None in older files; calibration: by value column, of quantiles and intervals; wide: how a wide table is laid out
     that it was fitted to, whose long form is what the schema describes; held_out: by term, log scores per held-out
     target in the table's units, of all together, the network and each simple model; device: where networks answer, auto
-    for where they would be trained; powers: by term, of the networks in its pool with the companions, if it has one."""
+    for where they would be trained; powers: by term, of the networks in its pool with the companions, if it has one;
+    moves: by term, how the law of the networks is moved and spread beside companions, if it is."""
 
     estimator: str
     parameters: Mapping[str, Any]
@@ -142,6 +147,7 @@ class Fitted:
     held_out: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     device: torch.device | str = "auto"
     powers: Mapping[str, float] = field(default_factory=dict)
+    moves: Mapping[str, Moves] = field(default_factory=dict)
 
     @property
     def where(self) -> torch.device:
@@ -194,7 +200,8 @@ class Fitted:
             (several[0][0], max(1 - sum(share for _, share in several), 0.0) / members)
             for several in zip(*(one.holes for one in companions), strict=True)
         )
-        networks = [Part(model[name], left, self.where, new, items, holes) for model in self.members]
+        alone = [Part(model[name], left, self.where, new, items, holes) for model in self.members]
+        networks = [part for one in alone for part in one.moved(self.moves.get(name, ()))]
         beside = [part for one in companions for part in one.parts(items)]
         if name not in self.powers or not companions:
             return (*networks, *beside)
@@ -221,6 +228,10 @@ class Fitted:
             self.family.check(groups.value, self.schema.roles.of("value"), groups.label, item=groups.item)
         if items and self.support == "distinct" and "item" in self.terms:
             groups.check_distinct()
+
+    def networks_alone(self) -> "Fitted":
+        """Without what stands beside them, and what that made of their laws."""
+        return replace(self, companions={}, moves={})
 
     def to(self, device: torch.device | str) -> "Fitted":
         """The same with its networks answering on another device."""

@@ -1,4 +1,4 @@
-"""The law of a simple model, moved and spread: what its residuals looked like where it had not seen the groups.
+"""The law of a model, moved and spread: what its residuals looked like where it had not seen the groups.
 
     f_1' = f_1 + step / e^(f_2 / 2)        where the second output is a log precision around the first
     f_2' = f_2 + narrower                  a log precision, shape or size: more of it is a narrower law
@@ -14,6 +14,7 @@ from torch import Tensor
 
 from efattn.data import Batch
 from efattn.families import Family, PerItem, Product
+from efattn.inference.devices import on
 from efattn.models import Conditionals
 
 Move = tuple[float, float]  # step, narrower
@@ -22,10 +23,10 @@ Moves = tuple[tuple[float, float, float], ...]  # each with a part of the share
 
 @final
 class Once:
-    """What a model says of a batch, for those that ask one after the other."""
+    """What a model says of a batch on its device, for those that ask one after the other."""
 
-    def __init__(self, model: Conditionals) -> None:
-        self.model = model
+    def __init__(self, model: Conditionals, device: torch.device | str = "cpu") -> None:
+        self.model, self.device = model, device
         self.last: tuple[Any, Tensor, Tensor] | None = None
 
     def outputs(self, batch: Batch, slots: Tensor) -> Tensor:
@@ -34,7 +35,7 @@ class Once:
         last = self.last  # read once: another thread may put its own there
         if last is not None and _same(last[0], now) and torch.equal(last[1], slots):
             return last[2]
-        found = self.model.raw_outputs(batch, slots)
+        found = on(self.model, self.device).raw_outputs(batch.to(self.device), slots.to(self.device)).cpu()
         self.last = (now, slots, found)
         return found
 
@@ -53,6 +54,11 @@ class Moved(Conditionals):
         super().__init__(once.model.family, once.model.context, once.model.support)
         self.once, self.move = once, move
         self.eval()
+
+    @property
+    def network(self) -> Conditionals:
+        """What is moved."""
+        return self.once.model
 
     def start(self, batch: Batch) -> None:
         """The model has what it takes."""

@@ -73,9 +73,11 @@ def _term_lines(fitted: Fitted, name: str) -> list[str]:
         simple = " Most of it is a simple model." if max(one.share for one in companions) > 0.5 else ""
         who = "networks" if several > 1 else "network"
         lines.append(f"  Companions and their shares of the mixture: {told}; the {who} {left:.0%}.{simple}")
-        spread = ", ".join(one.recipe.label for one in companions if one.moves)
+        spread = [one.recipe.label for one in companions if one.moves]
+        spread += [f"the {who}"] if name in fitted.moves else []
         if spread:
-            lines.append(f"  Laws that are narrower, wider or moved, as held-out groups ask for, too: {spread}.")
+            told = ", ".join(spread)
+            lines.append(f"  Laws that are narrower, wider or moved, as held-out groups ask for, too: {told}.")
         if any(one.new is not None for one in companions):
             new = {one.recipe.label: one.new or 0.0 for one in companions}
             told = ", ".join(f"{kind} {share:.0%}" for kind, share in new.items() if share)

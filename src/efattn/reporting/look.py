@@ -88,10 +88,10 @@ class Look:
         if not companions:
             return found
         who = "the networks alone" if len(self.fitted.members) > 1 else "the network alone"
-        found[who] = self.scored(replace(self.fitted, companions={}), name)
+        found[who] = self.scored(self.fitted.networks_alone(), name)
         for one in companions:
             kind = f"{one.recipe.label} alone"
-            mine = replace(self.fitted, members=(Model({name: one.model}),), companions={})
+            mine = replace(self.fitted, members=(Model({name: one.model}),), companions={}, moves={})
             found[f"{kind}, another" if kind in found else kind] = self.scored(mine, name)
         return found
 
