@@ -249,3 +249,27 @@ def test_what_cannot_be_says_what_to_do(mistake):
 def test_a_clone_has_the_same_companions():
     model = efa(companions=[GAUSSIAN, simple.ShrunkMean()])
     assert clone(model).companions == model.companions
+
+
+@pytest.mark.parametrize("moment", ["scoring", "second fit"])
+def test_a_companion_that_fails_where_nobody_foresaw_it_ends_no_fit(monkeypatch, caplog, moment):
+    """As a covariance that turns out to be none where a row is new."""
+    honest = shares.mixture.log_probs
+
+    def broken(*given):
+        raise torch.linalg.LinAlgError("not positive-definite")
+
+    def scored(parts, data, tokens):
+        return broken() if type(parts[0].model).__name__ == "PenalisedLinear" else honest(parts, data, tokens)
+
+    if moment == "scoring":
+        monkeypatch.setattr(shares.mixture, "log_probs", scored)
+    else:
+        monkeypatch.setattr(companions, "fitted_again", broken)
+    table, asked = ratings(users=40), {"group": "user", "item": "movie", "value": "real"}
+    model = efa(companions="auto", training=CALM, terms="value", refit=True).fit(table, **asked, progress=False)
+    assert np.isfinite(model.score(table))
+    words = "score what is held out" if moment == "scoring" else "fitted to all groups"
+    assert any(f"cannot {words}" in text or f"cannot be {words}" in text for text in caplog.messages)
+    left = {type(one.recipe).__name__ for one in model.companions_["real"]}
+    assert ("LinearModel" in left) == (moment == "second fit")

@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import polars as pl
 import pytest
+import torch
 
 from efattn import DataError, SimpleModel, families, simple
 from efattn.data import Roles
@@ -312,3 +313,13 @@ def test_an_item_that_comes_near_0_may_be_0_where_others_are():
         family = automatic(y, "y", item).family
         assert isinstance(family, families.PerItem)
         assert (family.parts[family.kinds[0]].name == "gaussian") == near
+
+
+@pytest.mark.parametrize(("gain", "chosen"), [(-0.05, "weibull"), (0.05, "student_t(5)")])
+def test_of_laws_with_as_many_parameters_the_likelier_one_is_taken(gain, chosen):
+    """Both far better than a normal one; which of them stands first in the list decides nothing."""
+    rng = np.random.default_rng(0)
+    base, weight = rng.normal(size=40), np.ones(40)
+    each = {"gaussian": base, "weibull": base + 1, "student_t(5)": base + 1 + gain + rng.normal(size=40) * 0.02}
+    scores = {name: torch.as_tensor(np.stack([one, weight], 1)) for name, one in each.items()}
+    assert deciding._best(scores) == chosen

@@ -78,6 +78,10 @@ class TrainingError(EfattnError, ArithmeticError):
     """Training that cannot go on, as when the loss turns into NaN."""
 
 
+# What a model raises that cannot cope with a table, where others may.
+FAILURES = (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError)
+
+
 class EfattnWarning(UserWarning):
     """A note that a user should not miss."""
 

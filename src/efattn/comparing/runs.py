@@ -18,7 +18,7 @@ from typing import Any, final
 import numpy as np
 
 from efattn.data import Table
-from efattn.errors import DataError, EfattnError
+from efattn.errors import FAILURES, DataError, EfattnError
 from efattn.estimators.base import GroupEstimator
 from efattn.inference import Fitted
 from efattn.inference.score import Rows, row_scores, row_weights
@@ -26,7 +26,6 @@ from efattn.inference.tables import Asked
 from efattn.training import processes
 
 Record = dict[str, Any]
-FAILURES = (EfattnError, ArithmeticError, RuntimeError, ValueError)  # of one model, that need not end all
 PROGRAM = "from efattn.comparing.runs import work; work()"
 DIGITS = 8
 

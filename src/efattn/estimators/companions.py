@@ -17,7 +17,7 @@ import numpy as np
 import torch
 
 from efattn.data import Groups
-from efattn.errors import DataError, EfattnError, named, option
+from efattn.errors import FAILURES, DataError, named, option
 from efattn.estimators import levels, members, saving
 from efattn.estimators.blueprint import Blueprint
 from efattn.inference import Companion
@@ -124,7 +124,7 @@ def fitted_offers(
                 own = mine.taking_over(before) if offers else mine
                 models.append(_fitted(own, part, context, options, seed, stages)._replace(recipe=recipe))
                 yield
-        except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError) as error:
+        except FAILURES as error:
             if not offers:
                 raise
             log.debug("No simple model beside the network: %s", error)
@@ -241,7 +241,10 @@ def fitted_to_all(
     for name, offers in parts[0].items():
         for k, one in enumerate(offers):
             if shares.ever(name, k):
-                one = fitted_again([mine[name][k] for mine in parts], whole, context, options, seed, stages)
+                try:
+                    one = fitted_again([mine[name][k] for mine in parts], whole, context, options, seed, stages)
+                except FAILURES as error:
+                    log.warning("%s cannot be fitted to all groups, and stays as it is: %s", one.recipe.label, error)
             fitted.setdefault(name, []).append(one)
     return beside(fitted, shares)
 

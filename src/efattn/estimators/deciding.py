@@ -5,11 +5,12 @@
 or if it is so with the largest d cut: one value far out is hundreds of nats, and would else hide what it shows.
 
 Rivals are densities, or probabilities, of the same values in the table's units, so that their scores compare. A family
-with a parameter more has to be clearly better; one that has as many need not be (amounts that are gamma or
-log-normal, counts of trials), nor one that contains another (Poisson laws are negative binomial ones). A density with
-a zero that has a probability of its own is neither: where one is among the rivals, a zero is scored under all of them
-as what it says, less than half the smallest amount, log P(Y <= half of it | f). How heavy tails are is asked of the
-same groups once a law with heavy tails is chosen: what the column looks like without its context says little about it.
+with a parameter more has to be clearly better; one that has as many need not be (amounts that are gamma or log-normal,
+counts of trials, a Weibull and a t law), nor one that contains another (Poisson laws are negative binomial ones). A
+density with a zero that has a probability of its own is neither: where one is among the rivals, a zero is scored under
+all of them as what it says, less than half the smallest amount, log P(Y <= half of it | f). How heavy tails are is
+asked of the same groups once a law with heavy tails is chosen: what the column looks like without its context says
+little about it.
 """
 
 import time
@@ -21,7 +22,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Groups
-from efattn.errors import EfattnError
+from efattn.errors import FAILURES
 from efattn.estimators import companions
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.families import Choice
@@ -53,6 +54,7 @@ NO_SIMPLER = {
     ("zero_or(gamma)", "zero_or(log_normal)"),
     ("poisson", "negative_binomial"),
     ("negative_binomial", "successes"),
+    ("weibull", "student_t(5)"),
 }
 FAR = 5.0  # times the usual gain of a group, where larger ones are cut
 TOKENS, LEAST = 16_384, 1e-300
@@ -109,8 +111,9 @@ def _best(scores: dict[str, Tensor]) -> str:
     best, *others = scores
     for name in others:
         gain, weight = scores[name][:, 0] - scores[best][:, 0], scores[best][:, 1].sum()
-        errors = 2.0 if name.startswith(CAREFUL) or best == "beta" else float((best, name) not in NO_SIMPLER)
-        least = HEAVY * float(weight) if name.startswith(TAILS) else 0.0
+        as_simple = (best, name) in NO_SIMPLER
+        errors = 0.0 if as_simple else 2.0 if name.startswith(CAREFUL) or best == "beta" else 1.0
+        least = HEAVY * float(weight) if name.startswith(TAILS) and not as_simple else 0.0
         cut = gain.clamp_max(FAR * float(gain.abs().median()))
         clear = any(float(x.sum()) > errors * float(((x - x.mean()) ** 2).sum().sqrt()) for x in (gain, cut))
         best = name if clear and float(gain.sum()) > least else best
@@ -136,7 +139,7 @@ def _scores(
         try:
             mine = split(replace(draft, family=Product((family,)), groups=groups), HELD, seed, standardise)
             one = _judged(family, mine, context, tried, any(rival.atoms for rival in rivals))
-        except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):
+        except FAILURES:
             continue
         if one.isfinite().all() and float(one[:, 1].sum()) > 0:
             scores[label(family)] = one

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from efattn.data import Groups
 from efattn.data.folds import parts_in_turn
-from efattn.errors import EfattnError
+from efattn.errors import FAILURES
 from efattn.models import Conditionals
 from efattn.simple import Recipe, Setting
 from efattn.simple.base import MeanAndVariance
@@ -37,5 +37,5 @@ def learn(recipe: Recipe, model: Conditionals, setting: Setting, groups: Groups)
             if sum(len(part.y) for part in parts) > ENOUGH:
                 break
         model.learn_levels(Predicted.joined(parts))
-    except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):
+    except FAILURES:
         return

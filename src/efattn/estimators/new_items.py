@@ -18,7 +18,7 @@ import torch
 
 from efattn.data import Groups
 from efattn.data.new_items import as_if_unknown, in_table_units, schema_without, some_items, tells_items, without_items
-from efattn.errors import EfattnError, Note
+from efattn.errors import FAILURES, Note
 from efattn.estimators import companions
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
@@ -112,7 +112,7 @@ def _fitted_again(
         for k in range(len(offers[0][name])):
             several = [mine[name][k] for mine in offers]
             models.append(companions.fitted_again(several, alone, context, options, seed, stages).model)
-    except (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError):  # too little is left
+    except FAILURES:  # too little is left
         return None
     return models
 

@@ -10,6 +10,7 @@ stopped by its own fold is judged as if the other folds had stopped it. Items ma
 then the simplest part alone has a share beside the pool.
 """
 
+import logging
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -19,17 +20,18 @@ import torch
 from torch import Tensor
 
 from efattn.data import Groups
-from efattn.errors import Note, option
+from efattn.errors import FAILURES, DataError, Note, option
 from efattn.estimators import pooling, residuals
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
 from efattn.estimators.looking import mean_log_jacobian
 from efattn.inference import Part, mixture
 from efattn.inference.fitted import batch_tokens
-from efattn.models import Conditionals, Model
+from efattn.models import Conditionals, Model, Term
 from efattn.simple import ItemMean, Popularity, Recipe
 from efattn.training import Record
 
+log = logging.getLogger("efattn")
 LEAST = 0.005  # of all targets: what explains fewer has no share
 FEW, ROUNDS = 5, 2000  # groups that decide half of what many would
 TOGETHER = "together"  # the name of the mixture among scores
@@ -84,9 +86,24 @@ def _scored_in(part: Blueprint, name: str, each: Sequence[residuals.Voices]) -> 
     held = part.held
     assert held is not None
     columns = [[Part(model, 1 / len(voices)) for model in voices] for voices in each]
-    scores = [mixture.log_probs(parts, held, batch_tokens(parts[0].model)) for parts in columns]
+    scores = [_tried(parts, held) for parts in columns]
     units = mean_log_jacobian(part, held) if name == part.value_name else 0.0
-    return Held(torch.stack([one.values for one in scores], 1) + units, scores[0].weight, _group(held, scores[0].row))
+    first = next((one for one in scores if one is not None), None)
+    if first is None:
+        raise DataError(f"Nothing that was fitted to {name!r} can score rows held out: look for extreme values.")
+    values = [torch.full_like(first.values, -torch.inf) if one is None else one.values for one in scores]
+    return Held(torch.stack(values, 1) + units, first.weight, _group(held, first.row))
+
+
+def _tried(parts: Sequence[Part], held: Groups) -> mixture.Targets | None:
+    """None where a simple model cannot cope: what cannot score what is held out has no share."""
+    try:
+        return mixture.log_probs(parts, held, batch_tokens(parts[0].model))
+    except FAILURES as error:
+        if isinstance(parts[0].model, Term):
+            raise
+        log.warning("%s cannot score what is held out: %s", type(parts[0].model).__name__, error)
+        return None
 
 
 def of_offers(parts: Sequence[Blueprint], offers: Sequence[Mapping[str, Sequence[Offer]]]) -> list[dict[str, float]]:

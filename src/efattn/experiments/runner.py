@@ -22,7 +22,7 @@ from typing import Any, final
 import torch
 
 from efattn import __version__
-from efattn.errors import DataError, EfattnError
+from efattn.errors import FAILURES, DataError, EfattnError
 from efattn.estimators import LatentFactor, SimpleModel, saving
 from efattn.experiments import measuring, pool, records
 from efattn.experiments.presets import EXPERIMENTS, SETTINGS
@@ -32,7 +32,6 @@ from efattn.training import forget, left_in, resolve_device
 
 log = logging.getLogger("efattn")
 OnResult = Callable[["Run", Record], object]
-FAILURES = (EfattnError, ArithmeticError, MemoryError, RuntimeError, ValueError)  # of one run, that need not end all
 SHARE = {"peer": 0.2, "paper": 5.0, "defaults": 1.0, "best": 5.0}  # of the seconds that a default fit takes
 AGAIN = 1.8  # times as long, refitted
 
