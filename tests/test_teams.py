@@ -189,7 +189,7 @@ def test_a_mistake_is_told_once(server, home):
 def test_torchrun_starts_anew_what_was_killed_and_it_goes_on(home):
     own = {name: x for name, x in ENVIRONMENT.items() if name not in ("RANK", "WORLD_SIZE")}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    command = [*torchrun, "--max-restarts", "1", "-m", "efattn", *LONG, "--seconds", "3"]
+    command = [*torchrun, "--max-restarts", "1", "-m", "efattn", *LONG, "--seconds", "6"]
     process = subprocess.Popen(command, cwd=home, env=own, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until_kept(home)
     children = subprocess.run(["ps", "-o", "pid=", "--ppid", str(process.pid)], capture_output=True, text=True).stdout
