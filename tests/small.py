@@ -17,6 +17,14 @@ def latent(**parameters):
     return LatentFactor(**{"width": 4, "training": QUICK, **parameters})
 
 
+def days(groups=200, seed=0):
+    """Six places that go together, each day complete."""
+    rng = np.random.default_rng(seed)
+    level = rng.normal(size=(groups, 2)) @ np.array([[1.0, 1, 1, 0.5, 0, 0], [0, 0, 0.5, 1, 1, 1]])
+    y = level + 0.3 * rng.normal(size=(groups, 6))
+    return pl.DataFrame({"g": np.repeat(np.arange(groups), 6), "i": np.tile(np.arange(6), groups), "y": y.ravel()})
+
+
 def ratings(seed=0, users=16, movies=8):
     """Distinct movies per user, in order of `at`, with columns for every family."""
     draw, rows = np.random.default_rng(seed), []

@@ -15,6 +15,7 @@ LAYERS = {
     "errors": 0,
     "declared": 0,
     "options": 0,
+    "training_options": 0,
     "storage": 0,
     "families": 0,
     "data": 1,
@@ -39,7 +40,8 @@ LAYERS = {
 ALONE = {
     "errors": set(),
     "declared": {"errors"},
-    "options": {"errors", "declared"},
+    "options": {"errors", "declared", "training_options"},
+    "training_options": {"errors", "declared"},
     "storage": {"errors"},
     "families": {"errors"},
     "data": {"errors"},

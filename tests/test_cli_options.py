@@ -14,7 +14,8 @@ from efattn.cli import app, fitting
 from efattn.cli.declaring import value, values
 from efattn.cli.names import flag
 from efattn.declared import described
-from efattn.options import FAMILIES, ROLES, EFAOptions, LatentFactorOptions, Training
+from efattn.options import FAMILIES, ROLES, EFAOptions, LatentFactorOptions
+from efattn.training_options import Training
 
 DECLARED = {
     **{name: one for kind in (LatentFactorOptions, EFAOptions, Training) for name, one in described(kind).items()}

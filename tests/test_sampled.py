@@ -9,8 +9,8 @@ from efattn.data import Batch
 from efattn.families import Categorical
 from efattn.models import Term
 from efattn.network import Candidates, Embedding, Head, ItemVectors, Logits, Stack, perceptron, sampled
-from efattn.options import DRAWN, EXACT, SLOW_DRAWN, SLOW_EXACT
 from efattn.training.optimiser import Adam, clip
+from efattn.training_options import DRAWN, EXACT, SLOW_DRAWN, SLOW_EXACT
 
 ITEMS, WIDTH, ROWS = 40, 6, 12
 

@@ -20,7 +20,7 @@ _HOMES = {
     "compare": "efattn.comparing",
     "LatentFactor": "efattn.estimators",
     "SimpleModel": "efattn.estimators",
-    "Training": "efattn.options",
+    "Training": "efattn.training_options",
     "load": "efattn.estimators",
     "report": "efattn.reporting",
     "from_wide": "efattn.data",

@@ -1,6 +1,6 @@
 """Options that are declared as the fields of a dataclass: what each accepts, checked and told from its declaration.
 
-    width: int = field(default=32, metadata={"help": "Of the vectors.", "low": 1})
+    width: int = option_of(32, "Of the vectors.", low=1)
 
 says that width is a whole number >= 1, 32 by default, and what it does.
 """
@@ -10,7 +10,7 @@ import inspect
 import math
 import textwrap
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from numbers import Integral, Real
 from types import NoneType, UnionType
@@ -19,6 +19,12 @@ from typing import Any, Literal, TypeVar, Union, final, get_args, get_origin, ge
 from efattn.errors import DataError, named, shown
 
 T = TypeVar("T")
+
+
+def option_of(default: Any, words: str, **more: Any) -> Any:
+    """words: what it does, for docstrings and for a shell. more: low, high, above, below (of a number); several (words
+    in a shell); zero (which stands for None there); metavar."""
+    return field(default=default, metadata={"help": words, **more})
 
 
 @final

@@ -19,8 +19,8 @@ from efattn.data import Batch
 from efattn.families import Categorical
 from efattn.models import Term
 from efattn.network import Candidates, Embedding, Head, ItemVectors, Stack, perceptron
-from efattn.options import DRAWN
 from efattn.training.optimiser import Adam, clip
+from efattn.training_options import DRAWN
 
 ITEMS = (1_000, 12_000, 100_000, 1_000_000)
 TOKENS, LENGTH, WIDTH = 1024, 8, 64

@@ -15,7 +15,8 @@ from efattn.cli.names import shell_option
 from efattn.cli.outcome import Interrupted
 from efattn.declared import described
 from efattn.errors import shown
-from efattn.options import FIT, ROLES, EFAOptions, Training
+from efattn.options import FIT, ROLES, EFAOptions
+from efattn.training_options import Training
 
 if TYPE_CHECKING:
     from efattn.comparing import Comparison

@@ -20,7 +20,8 @@ from efattn.cli.outcome import Interrupted
 from efattn.cli.report import conclude, describe, report, understood
 from efattn.declared import described
 from efattn.errors import DataError, shown
-from efattn.options import FAMILIES, FIT, ROLES, EFAOptions, LatentFactorOptions, Training, check_model
+from efattn.options import FAMILIES, FIT, ROLES, EFAOptions, LatentFactorOptions, check_model
+from efattn.training_options import Training
 
 if TYPE_CHECKING:
     from efattn.data import Table

@@ -9,7 +9,8 @@ import shlex
 from typing import Any
 
 from efattn.declared import described
-from efattn.options import FIT, ROLES, EFAOptions, LatentFactorOptions, Training
+from efattn.options import FIT, ROLES, EFAOptions, LatentFactorOptions
+from efattn.training_options import Training
 
 # where it is not -- and the name with dashes
 OTHERWISE = {"k": "--count"}

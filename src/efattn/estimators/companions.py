@@ -193,8 +193,8 @@ def _calm(options: Training) -> Training:
 
 class Shares(NamedTuple):
     """Of companions, by term. new: where an item was never seen, if they are others; holes: of each companion, pairs of
-    the part of the context that is missing and its share there; powers, moves: of
-    the networks and of each, in a pool and as laws are moved and spread (residuals.py)."""
+    the part of the context that is missing and its share there; powers, moves: of the networks and of each, in a pool
+    and as laws are moved and spread (residuals.py)."""
 
     usual: Mapping[str, Sequence[float]]
     new: Mapping[str, Sequence[float]] = {}

@@ -34,8 +34,9 @@ from efattn.network import (
     ValueMLP,
     perceptron,
 )
-from efattn.options import STEPS, EFAOptions, check_model
+from efattn.options import EFAOptions, check_model
 from efattn.training import Training, teams
+from efattn.training_options import STEPS
 
 MOST = 0.9  # of the values of a group are hidden in training, at most
 STRANGE = 0.3  # of that share, at most so much of the items is strange

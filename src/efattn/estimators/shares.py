@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from efattn.data import Groups
-from efattn.errors import FAILURES, DataError, Note, option
+from efattn.errors import FAILURES, Note, option
 from efattn.estimators import pooling, residuals
 from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.companions import Offer
@@ -67,11 +67,12 @@ def scored(
 
 
 def _scored(parts: Sequence[Blueprint], name: str, each: Sequence[Sequence[residuals.Voices]]) -> Held | None:
-    tables = [
+    found = [
         _scored_in(part, name, mine)
         for part, mine in zip(parts, each, strict=True)
         if part.held is not None and len(part.held)
     ]
+    tables = [one for one in found if one is not None]
     if not tables or not sum(float(one.weight.sum()) for one in tables):
         return None
     return Held(*(torch.cat(columns) for columns in zip(*tables, strict=True)))
@@ -82,7 +83,8 @@ def _voices(name: str, networks: Sequence[Model], offers: Sequence[Conditionals]
     return [*([[model[name] for model in networks]] if networks else []), *([model] for model in offers)]
 
 
-def _scored_in(part: Blueprint, name: str, each: Sequence[residuals.Voices]) -> Held:
+def _scored_in(part: Blueprint, name: str, each: Sequence[residuals.Voices]) -> Held | None:
+    """None where nothing can score what it held out."""
     held = part.held
     assert held is not None
     columns = [[Part(model, 1 / len(voices)) for model in voices] for voices in each]
@@ -90,7 +92,7 @@ def _scored_in(part: Blueprint, name: str, each: Sequence[residuals.Voices]) -> 
     units = mean_log_jacobian(part, held) if name == part.value_name else 0.0
     first = next((one for one in scores if one is not None), None)
     if first is None:
-        raise DataError(f"Nothing that was fitted to {name!r} can score rows held out: look for extreme values.")
+        return None
     values = [torch.full_like(first.values, -torch.inf) if one is None else one.values for one in scores]
     return Held(torch.stack(values, 1) + units, first.weight, _group(held, first.row))
 

@@ -10,8 +10,9 @@ from efattn.estimators.blueprint import Blueprint
 from efattn.estimators.fitting import Course
 from efattn.estimators.progress import Stages
 from efattn.models import Conditionals, Model
-from efattn.options import SimpleModelOptions, Training, check_model
+from efattn.options import SimpleModelOptions, check_model
 from efattn.simple import Recipe
+from efattn.training_options import Training
 
 
 @final

@@ -32,6 +32,28 @@ PLACES = ("", "member-*/", "refit/", "refit/member-*/")  # where checkpoints lie
 
 @final
 @dataclass
+class Progress:
+    """Where the training of one term stands."""
+
+    epoch: int = 0
+    batch: int = 0  # of the epoch
+    total: float = 0.0  # of the epoch so far
+    weight: float = 0.0
+    seconds: float = 0.0
+    best: float | None = None
+    best_epoch: int = 0
+    drops: int = 0  # of the rate, on a plateau
+    since: int = 0  # the epoch of the last one
+    averaged: int = 0  # steps in the running mean of the weights
+    spent: float = 0.0  # seconds of the epochs before
+    rate: float = 0.0  # of the last step
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(vars(self))
+
+
+@final
+@dataclass
 class Checkpoint:
     """A folder to write to every `seconds`. `about`: the fingerprint of data and options, which must be the same."""
 

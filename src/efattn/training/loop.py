@@ -22,7 +22,7 @@ from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Conditionals, Model, orders
 from efattn.training import memory
 from efattn.training.ahead import Batches
-from efattn.training.checkpoint import Checkpoint
+from efattn.training.checkpoint import Checkpoint, Progress
 from efattn.training.extremes import blamed, broken_rows
 from efattn.training.held_out import HeldOut
 from efattn.training.ledger import Ledger
@@ -38,28 +38,6 @@ Tick = Callable[[str, int, int], object]  # term, step, steps
 LONGER = 2  # times as many epochs as planned, at most, while the validation score still rises
 EARLIEST, FAR = 0.2, 0.25  # of its epochs, when a term is first given up; nats a target that it would still lack
 SOON = 9  # steps, after which a running mean has forgotten half of its first
-
-
-@final
-@dataclass
-class Progress:
-    """Where the training of one term stands."""
-
-    epoch: int = 0
-    batch: int = 0  # of the epoch
-    total: float = 0.0  # of the epoch so far
-    weight: float = 0.0
-    seconds: float = 0.0
-    best: float | None = None
-    best_epoch: int = 0
-    drops: int = 0  # of the rate, on a plateau
-    since: int = 0  # the epoch of the last one
-    averaged: int = 0  # steps in the running mean of the weights
-    spent: float = 0.0  # seconds of the epochs before
-    rate: float = 0.0  # of the last step
-
-    def to_json(self) -> dict[str, Any]:
-        return dict(vars(self))
 
 
 @final

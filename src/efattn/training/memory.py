@@ -20,7 +20,7 @@ from efattn.data import Groups
 from efattn.errors import DataError, TrainingError, named, option
 from efattn.models import Model, Term
 from efattn.network.stack import LONG
-from efattn.options import Training
+from efattn.training_options import Training
 
 SIGNS = ("allocate", "out of memory", "not enough memory", "size calculation overflowed")  # as torch puts it
 COPIES, FLOAT = 4, 4

@@ -7,7 +7,7 @@ from efattn.data import Groups
 from efattn.errors import DataError, named
 from efattn.models import Conditionals
 from efattn.network import Candidates
-from efattn.options import DROPS, FACTOR, Training
+from efattn.training_options import DROPS, FACTOR, Training
 
 __all__ = ["DROPS", "FACTOR", "Training", "candidates", "resolve_device"]
 
