@@ -178,6 +178,7 @@ OF_VALUES = (
 )  # fmt: skip
 OF_ITEMS = (
     simple.Popularity,
+    simple.LatePopularity,
     simple.MarkovChain,
     simple.ItemLogit,
     simple.AdditiveLogit,

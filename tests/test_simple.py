@@ -1,5 +1,7 @@
 """Laws of the simple fitted models: what each computes, against the definition."""
 
+from dataclasses import replace
+
 import numpy as np
 import polars as pl
 import pytest
@@ -233,7 +235,7 @@ def item_groups():
 @pytest.mark.parametrize("support", ["all", "distinct"])
 def test_item_probabilities_sum_to_one_on_their_support(support):
     groups = item_groups()
-    for recipe in (simple.Popularity(), simple.MarkovChain(), simple.AdditiveLogit()):
+    for recipe in (simple.Popularity(), simple.LatePopularity(), simple.MarkovChain(), simple.AdditiveLogit()):
         model = built(recipe, Categorical(8), 8, "past", support)
         if isinstance(model, simple.DirectlyFitted):
             model.fit(groups)
@@ -242,6 +244,40 @@ def test_item_probabilities_sum_to_one_on_their_support(support):
             np.testing.assert_allclose(p.sum(-1).detach()[batch.exists], 1, rtol=1e-5)
             if support == "distinct":
                 assert float(p[0, 1, batch.item[0, 0]].detach()) == 0
+
+
+def test_late_popularity_counts_a_row_less_the_more_rows_come_after_it():
+    table = pl.DataFrame({"g": [1, 1, 1, 2], "i": [0, 0, 1, 2]})
+    model = built(simple.LatePopularity(decay=0.5, strength=2.0), Categorical(3), 3, "past")
+    model.fit(encoded(table, value=()))
+    usual = np.array([2.5, 1.5, 1.5]) / 5.5
+    expected = (np.array([0.25 + 0.5, 1, 1]) + 2 * usual) / (2.75 + 2)
+    np.testing.assert_allclose(model.get_buffer("log_share").exp(), expected, rtol=1e-5)
+
+
+def drifting(users=300, length=12, items=8):
+    """Early rows are of the first half of the items, late ones of the second, more and more."""
+    draw = np.random.default_rng(0)
+    late = draw.random((users, length)) < np.linspace(0, 1, length)
+    item = draw.integers(items // 2, size=(users, length)) + late * (items // 2)
+    return encoded(pl.DataFrame({"g": np.repeat(np.arange(users), length), "i": item.ravel()}), value=())
+
+
+def test_late_popularity_follows_what_changes_and_learns_how_fast():
+    groups = drifting()
+    ends = np.cumsum(groups.lengths)
+    last = replace(groups, every=replace(groups.every, target=np.isin(np.arange(groups.count), ends - 1)))
+    before = replace(groups, every=replace(groups.every, target=~np.isin(np.arange(groups.count), ends - 1)))
+    plain, late = (built(x, Categorical(8), 8, "past") for x in (simple.Popularity(), simple.LatePopularity()))
+    for model in (plain, late):
+        model.fit(before, last)
+    assert late.chosen_options()["decay"] < 1
+    assert late.score(last) > plain.score(last) + 0.1
+
+
+def test_what_is_late_has_an_order():
+    with pytest.raises(DataError, match="has an order"):
+        built(simple.LatePopularity(), Categorical(8), 8, "others")
 
 
 def test_a_markov_chain_learns_what_follows_what():

@@ -45,6 +45,7 @@ VALUES = {
 }
 ONES = {
     "popularity": partial(SimpleModel, simple.Popularity()),
+    "late popularity": lambda context="past", **o: SimpleModel(simple.LatePopularity(), context="past", **o),
     "chain": lambda context="past", **o: SimpleModel(simple.MarkovChain(), context="past", **o),
     "additive": partial(SimpleModel, simple.AdditiveLogit(), training=QUICK),
 }
@@ -137,7 +138,7 @@ def test_missing_values_are_predicted_and_not_scored(name, context):
 
 @EVERY
 def test_a_group_of_one_and_an_unknown_item_are_answered(name):
-    model, table, roles = fitted(name, "past" if name == "chain" else "others")
+    model, table, roles = fitted(name, "past" if name in ("late popularity", "chain") else "others")
     one = table.head(1)
     strange = pl.concat(
         [table.head(2), table.head(1).with_columns(pl.lit("?").alias(roles["item"]))], how="vertical_relaxed"
@@ -170,7 +171,7 @@ def test_without_validation_a_part_is_set_aside_while_fitting(name):
     assert np.isfinite(make().fit(table, **roles, validation=None).score(table))
 
 
-@pytest.mark.parametrize("name", ["popularity", "chain", "additive"])
+@pytest.mark.parametrize("name", ["popularity", "late popularity", "chain", "additive"])
 def test_distinct_support_is_found_and_helps(name):
     make = ONES[name]
     distinct, plain = (make(context="past", support=s).fit(TABLE, **ITEMS) for s in ("auto", "all"))

@@ -34,6 +34,7 @@ from efattn.simple import (
     ItemMean,
     ItemNeighbours,
     Kriging,
+    LatePopularity,
     LinearModel,
     LinearTrees,
     MarkovChain,
@@ -317,6 +318,7 @@ def _offers(blueprint: Blueprint, context: Context = "others") -> list[Recipe]:
             offers.append(MarkovChain() if items <= STATES else MarkovChain(followers=FOLLOWERS))
             if items >= MANY:
                 offers.append(MarkovChain(last=LAST, followers=FOLLOWERS))
+            offers.append(LatePopularity())
         offers.append(Popularity())
     if "value" in blueprint.terms:
         offers += _linear(blueprint)

@@ -2,7 +2,7 @@
 
 values   ItemMean, ShrunkMean, LinearModel, LinearTrees, TwoParts, GaussianConditional, RidgePerItem,
          LassoPerItem, InverseDistance, Kriging, Forest, Persistence
-items    Popularity, MarkovChain, ItemLogit, AdditiveLogit, EASE, ItemNeighbours
+items    Popularity, LatePopularity, MarkovChain, ItemLogit, AdditiveLogit, EASE, ItemNeighbours
 
 Each name is a recipe. `efattn.SimpleModel(recipe)` fits one to a table; `EFA(companions=recipe)` lets it predict
 together with the networks.
@@ -18,7 +18,7 @@ from efattn.simple.effects import ItemMean, ShrunkMean
 from efattn.simple.forest import Forest
 from efattn.simple.gaussian import GaussianConditional, Kriging
 from efattn.simple.item_logit import ItemLogit
-from efattn.simple.items import Popularity
+from efattn.simple.items import LatePopularity, Popularity
 from efattn.simple.linear import InverseDistance, LassoPerItem, Persistence, RidgePerItem
 from efattn.simple.linear_model import LinearModel
 from efattn.simple.linear_trees import LinearTrees
@@ -39,6 +39,7 @@ RECIPES: tuple[type[Recipe], ...] = (
     Forest,
     Persistence,
     Popularity,
+    LatePopularity,
     MarkovChain,
     ItemLogit,
     AdditiveLogit,

@@ -1,11 +1,17 @@
 """How often each item is met.
 
     Popularity      p(x) = (n_x + a) / (n + a D)
+    LatePopularity  p(x) = (m_x + k p'(x)) / (m + k),     m counts a row decay^b times, b rows of its group after it
+
+p' is the popularity of all rows. What comes next in groups that go on is what has lately come: items that are new, or
+no longer there, are met more, or less, often than on the whole.
 
 Distinct support, scoring and drawn targets are those of all models.
 """
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import final
 
 import numpy as np
@@ -13,11 +19,14 @@ import torch
 from torch import Tensor
 
 from efattn.data import Batch, Groups
+from efattn.errors import DataError, option
 from efattn.models.scoring import Conditionals
 from efattn.network import Logits
-from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick
+from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, some_groups, tuning_parts
 
 SMOOTHING = 0.5  # a
+DECAYS, STRENGTHS = (1.0, 0.9, 0.8, 0.65, 0.5, 0.35), (30.0, 300.0, 3e3, 3e4)
+ROUNDS, ROWS = 2, 20_000  # of choosing one after the other; targets that choose
 
 
 @final
@@ -32,13 +41,30 @@ class Popularity(Recipe):
 
 
 @final
-class Shares(DirectlyFitted):
+@dataclass(frozen=True)
+class LatePopularity(Recipe):
+    """How often each item is met towards the end of groups. decay: how much less a row counts than the one after it;
+    strength: how many rows the popularity of all rows counts as; None to choose them on held-out groups."""
+
+    decay: float | None = None
+    strength: float | None = None
+    models = "item"
+
+    def build(self, setting: Setting) -> Conditionals:
+        self.check_number("decay", 1e-6, 1.0)
+        self.check_number("strength", 1e-6)
+        if setting.context != "past":
+            said = f"What is late in a group has an order: pass {option('context', 'past')}."
+            raise DataError(said, option="context")
+        return LateShares(setting, self)
+
+
+class SameForAll(DirectlyFitted):
+    """The same for every row."""
+
     def __init__(self, setting: Setting) -> None:
         super().__init__(setting.family, setting.context, setting.support)
         self.register_buffer("log_share", torch.zeros(self.family.size))
-
-    def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
-        self._set(log_share=np.log(shares(counted(groups, self.family.size)[1], self.family.size)))
 
     def raw_outputs(self, batch: Batch, slots: Tensor) -> Tensor:
         return self.get_buffer("log_share").expand(*slots.shape, -1)
@@ -46,6 +72,53 @@ class Shares(DirectlyFitted):
     def raw_logits(self, batch: Batch, slots: Tensor, chosen: Tensor) -> Logits:
         share = self.get_buffer("log_share")
         return Logits(share.new_zeros(int(chosen.sum()), 0), share.new_zeros(len(share), 0), share)
+
+
+@final
+class Shares(SameForAll):
+    def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
+        self._set(log_share=np.log(shares(counted(groups, self.family.size)[1], self.family.size)))
+
+
+@final
+class LateShares(SameForAll):
+    def __init__(self, setting: Setting, options: LatePopularity) -> None:
+        super().__init__(setting)
+        self.options = options
+        self.register_buffer("chosen", torch.zeros(2))
+
+    def chosen_options(self) -> dict[str, float]:
+        return dict(zip(("decay", "strength"), self.get_buffer("chosen").tolist(), strict=True))
+
+    def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
+        decays = DECAYS if self.options.decay is None else (self.options.decay,)
+        strengths = STRENGTHS if self.options.strength is None else (self.options.strength,)
+        train, check = tuning_parts(groups, held, of_items=True)
+        check = some_groups(check, ROWS)
+
+        def score(decay: float, strength: float) -> float:
+            self.count(train, decay, strength)
+            return self.score(check)
+
+        decay, strength = decays[0], strengths[len(strengths) // 2]
+        for _ in range(ROUNDS):
+            decay = _best(decays, partial(score, strength=strength))
+            strength = _best(strengths, partial(score, decay))
+        self.count(groups, decay, strength)
+
+    def count(self, groups: Groups, decay: float, strength: float) -> None:
+        size, item = self.family.size, groups.item
+        assert item is not None
+        after = np.repeat(np.cumsum(groups.lengths), groups.lengths) - 1 - np.arange(len(item))
+        kept = (item < size) & (True if groups.target is None else groups.target)
+        late = np.bincount(item[kept], decay ** after[kept].astype(float), size)
+        usual = shares(counted(groups, size)[1], size)
+        share = (late + strength * usual) / (late.sum() + strength)
+        self._set(log_share=np.log(share), chosen=np.array([decay, strength]))
+
+
+def _best(several: Sequence[float], score: Callable[[float], float]) -> float:
+    return max(several, key=score) if len(several) > 1 else several[0]
 
 
 def shares(item: np.ndarray, items: int) -> np.ndarray:
