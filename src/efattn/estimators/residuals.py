@@ -2,8 +2,8 @@
 (inference/moved.py).
 
 What has a share worth speaking of may also say the same with another spread or place, and all of these get shares as
-the parts of a mixture do. Half of the held-out groups is scored by shares of the other half: where that
-beats the plain mixture by more than its standard error, it is taken.
+the parts of a mixture do. Each fifth of the held-out groups is scored by shares of the others: where that beats the
+plain mixture by more than its standard error, it is taken.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from efattn.estimators.pooling import half_of_groups, surely_better
+from efattn.estimators.pooling import fifths, surely_better
 from efattn.inference.moved import Move, Moved, Moves, Once, may_spread, may_step
 from efattn.models import Conditionals
 
@@ -61,8 +61,7 @@ def chosen(
     moved = scored([[[Moved(voice, move) for voice in mine[k]] for k, move in moves] for mine in once])
     moved[:, [k == 0 for k, _ in moves]] -= optimism
     every = torch.cat([known.values, moved], 1).nan_to_num(-torch.inf)
-    half = half_of_groups(known.group)
-    plain, other = (_by_halves(table, known, half, best) for table in (known.values, every))
+    plain, other = (_by_other_groups(table, known, best) for table in (known.values, every))
     if not surely_better(other, plain, known.weight, known.group):
         return None
     found = best(every, known.weight, len(known.group.unique()))
@@ -75,10 +74,10 @@ def chosen(
     return Found(whole, [_of_one(one) for one in laws], score)
 
 
-def _by_halves(table: Tensor, known: Known, half: Tensor, best: Shares) -> Tensor:
-    """(target,): log scores by shares of the groups in the other half."""
+def _by_other_groups(table: Tensor, known: Known, best: Shares) -> Tensor:
+    """(target,): log scores by shares of the groups in the other fifths."""
     found = torch.zeros(len(table), dtype=torch.float64)
-    for rows in (half, ~half):
+    for rows in fifths(known.group):
         shares = best(table[~rows], known.weight[~rows], len(known.group[~rows].unique()))
         found[rows] = (table[rows] + shares.clamp_min(1e-300).log()).logsumexp(1)
     return found
