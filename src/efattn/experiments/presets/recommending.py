@@ -30,6 +30,7 @@ PUBLISHED: dict[str, dict[str, tuple[float, float]]] = {  # NDCG@10, recall@10: 
 LAST, FOLLOWERS = 5, 256  # rows that the Markov chain looks back at, items that it knows to follow one
 PEERS: dict[str, simple.Recipe] = {
     "popularity": simple.Popularity(),
+    "late popularity": simple.LatePopularity(),
     "Markov chain": simple.MarkovChain(last=LAST, followers=FOLLOWERS),
     "additive logit": simple.AdditiveLogit(),
     "EASE": simple.EASE(),
