@@ -230,3 +230,12 @@ def test_powers_of_some_targets_go_one_step_to_those_of_all(monkeypatch):
     fitted(companions=[MarkovChain(), Popularity()])
     all_, few, after = found
     assert float((after - all_).norm()) < 0.2 * float((few - all_).norm())
+
+
+def test_every_group_is_in_one_fifth_whole():
+    group = torch.tensor([7, 7, 3, 9, 12, 12, 4, 30, 3, 2])
+    parts = torch.stack(pooling.fifths(group))
+    assert parts.sum(0).tolist() == [1] * len(group)
+    for name in group.unique():
+        assert len(parts[:, group == name].int().argmax(0).unique()) == 1
+    assert parts.any(1).all()
