@@ -210,7 +210,7 @@ def test_it_is_offered_where_an_epoch_is_quick(monkeypatch):
     logit, chain_, popular = simple.AdditiveLogit(), simple.MarkovChain(), simple.Popularity()
     few = [simple.ItemLogit(), simple.EASE()]
     assert companions._offers(asked[0]) == [logit, *few, popular]
-    assert companions._offers(asked[0], "past") == [logit, *few, chain_, popular]
+    assert companions._offers(asked[0], "past") == [logit, *few, chain_, simple.LatePopularity(), popular]
     monkeypatch.setattr(companions, "MANY", 2)
     assert companions._offers(asked[0]) == [logit, *few, simple.ItemNeighbours(), popular]
     monkeypatch.setattr(companions, "CATEGORIES", 2)
