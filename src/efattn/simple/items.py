@@ -9,9 +9,8 @@ no longer there, are met more, or less, often than on the whole.
 Distinct support, scoring and drawn targets are those of all models.
 """
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
+from itertools import product
 from typing import final
 
 import numpy as np
@@ -26,7 +25,7 @@ from efattn.simple.base import DirectlyFitted, Recipe, Setting, Tick, some_group
 
 SMOOTHING = 0.5  # a
 DECAYS, STRENGTHS = (1.0, 0.9, 0.8, 0.65, 0.5, 0.35), (30.0, 300.0, 3e3, 3e4)
-ROUNDS, ROWS = 2, 20_000  # of choosing one after the other; targets that choose
+ROWS = 20_000  # targets that choose
 
 
 @final
@@ -77,7 +76,9 @@ class SameForAll(DirectlyFitted):
 @final
 class Shares(SameForAll):
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
-        self._set(log_share=np.log(shares(counted(groups, self.family.size)[1], self.family.size)))
+        assert groups.item is not None
+        known = groups.item[known_targets(groups, self.family.size)]
+        self._set(log_share=np.log(shares(known, self.family.size)))
 
 
 @final
@@ -93,32 +94,23 @@ class LateShares(SameForAll):
     def fit(self, groups: Groups, held: Groups | None = None, tick: Tick | None = None) -> None:
         decays = DECAYS if self.options.decay is None else (self.options.decay,)
         strengths = STRENGTHS if self.options.strength is None else (self.options.strength,)
-        train, check = tuning_parts(groups, held, of_items=True)
-        check = some_groups(check, ROWS)
-
-        def score(decay: float, strength: float) -> float:
-            self.count(train, decay, strength)
-            return self.score(check)
-
-        decay, strength = decays[0], strengths[len(strengths) // 2]
-        for _ in range(ROUNDS):
-            decay = _best(decays, partial(score, strength=strength))
-            strength = _best(strengths, partial(score, decay))
-        self.count(groups, decay, strength)
+        choices = list(product(decays, strengths))
+        if len(choices) > 1:
+            train, check = tuning_parts(groups, held, of_items=True)
+            check, scores = some_groups(check, ROWS), list[float]()
+            for choice in choices:
+                self.count(train, *choice)
+                scores.append(self.score(check))
+            choices = [choices[int(np.argmax(scores))]]
+        self.count(groups, *choices[0])
 
     def count(self, groups: Groups, decay: float, strength: float) -> None:
-        size, item = self.family.size, groups.item
+        size, item, kept = self.family.size, groups.item, known_targets(groups, self.family.size)
         assert item is not None
         after = np.repeat(np.cumsum(groups.lengths), groups.lengths) - 1 - np.arange(len(item))
-        kept = (item < size) & (True if groups.target is None else groups.target)
         late = np.bincount(item[kept], decay ** after[kept].astype(float), size)
-        usual = shares(counted(groups, size)[1], size)
-        share = (late + strength * usual) / (late.sum() + strength)
+        share = (late + strength * shares(item[kept], size)) / (late.sum() + strength)
         self._set(log_share=np.log(share), chosen=np.array([decay, strength]))
-
-
-def _best(several: Sequence[float], score: Callable[[float], float]) -> float:
-    return max(several, key=score) if len(several) > 1 else several[0]
 
 
 def shares(item: np.ndarray, items: int) -> np.ndarray:
@@ -126,14 +118,20 @@ def shares(item: np.ndarray, items: int) -> np.ndarray:
     return count / count.sum()
 
 
+def known_targets(groups: Groups, items: int) -> np.ndarray:
+    """(row,): whether it is a target of a known item."""
+    assert groups.item is not None
+    return (groups.item < items) & (True if groups.target is None else groups.target)
+
+
 def counted(groups: Groups, items: int, back: int = 1) -> tuple[np.ndarray, np.ndarray]:
     """Of each target that is known: the state so many rows before it (`items`: unknown, `items` + 1: the start, of the
     row before alone) and its item."""
-    item, target = groups.item, groups.target
+    item = groups.item
     assert item is not None
     item = np.minimum(item.astype(np.int64), items)
     place = np.arange(len(item)) - np.repeat(np.cumsum(groups.lengths) - groups.lengths, groups.lengths)
     before = np.concatenate([np.full(min(back, len(item)), items + 1), item[:-back]])
     before[place < back] = items + 1
-    kept = (item < items) & (True if target is None else target) & ((place >= back) | (back == 1))
+    kept = known_targets(groups, items) & ((place >= back) | (back == 1))
     return before[kept], item[kept]
